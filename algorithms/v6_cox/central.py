@@ -53,6 +53,7 @@ Bins = Annotated[
 ]
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
+Compared = Mapping[str, Callable[[Answer], np.ndarray] | None]  # what of the nodes' answers is compared, by name
 Ask = Callable[[np.ndarray, Mapping[str, Any], Sequence[int]], tuple[Answers, Sums]]  # see ``of_strata``, ``on_grid``
 
 
@@ -145,9 +146,10 @@ def central(
     )
 
     def ask(b: np.ndarray, shared: Mapping[str, Any], who: Sequence[int]) -> tuple[Answers, Sums]:
+        often = why_refused(Stepping(**inference.arrays(s.stepping)), names, strata)
         if strata == "hospital":
-            return of_strata(federation, b, ties, who)
-        return on_grid(federation, b, np.array(s.ends), grid is None, shared, who)
+            return of_strata(federation, b, ties, who, often)
+        return on_grid(federation, b, np.array(s.ends), grid is None, shared, who, often)
 
     for _ in federation.rounds(rounds):
         stepping = Stepping(**inference.arrays(s.stepping))
@@ -218,6 +220,30 @@ def of_null(federation: Federation, rounds: int, s: SimpleNamespace, ask: Ask) -
             return
 
 
+def why_refused(stepping: Stepping, names: list[str], strata: Strata) -> str:
+    """Say why nodes often refuse the sums of a step, and what to do: under masks nobody sees the reason.
+
+    Args:
+        stepping: where Newton's method stands.
+        names: of the columns.
+        strata: whose rows are compared.
+    """
+    bins = "" if strata == "hospital" else ", or bins of time hold too few rows (fewer with --set bins)"
+    if not stepping.b.any():
+        return (
+            "values are missing (add a step impute), or rows or events are too few for a limit or for so many columns "
+            f"(leave some out with --exclude){bins}"
+        )
+    first, now = stepping.start, stepping.good.get("H")
+    certain = ""
+    if first is not None and now is not None:
+        certain = inference.suspects(names, scaled(first, first), scaled(now, first))
+    return (
+        f"columns{certain} predict nearly with certainty who has the event first: leave them out (--exclude), or merge "
+        f"levels{bins}"
+    )
+
+
 def record(federation: Federation, answers: Answers, sums: Sums) -> None:
     """Record a round."""
     measures = sums.measures
@@ -230,7 +256,9 @@ def of_the_fit(answers: Answers, organizations: Sequence[int]) -> Answers:
     return found if found.organizations == [*organizations] else answers
 
 
-def of_strata(federation: Federation, b: np.ndarray, ties: Ties, who: Sequence[int]) -> tuple[Answers, Sums]:
+def of_strata(
+    federation: Federation, b: np.ndarray, ties: Ties, who: Sequence[int], often: str
+) -> tuple[Answers, Sums]:
     """Ask for the derivatives of the nodes' own partial likelihoods, and add them up.
 
     Args:
@@ -238,6 +266,7 @@ def of_strata(federation: Federation, b: np.ndarray, ties: Ties, who: Sequence[i
         b: the coefficients (p,).
         ties: how ties are treated.
         who: the organizations whose rows are added up, see ``of_the_fit``.
+        often: why nodes often refuse.
 
     Returns:
         All answers, and the sums.
@@ -249,8 +278,9 @@ def of_strata(federation: Federation, b: np.ndarray, ties: Ties, who: Sequence[i
         federation.organizations,
         returns=shapes,
         means={name: ["sum"] for name in shapes},
-        measures={"gradient": of_a_row("gradient"), "hessian": of_a_row("hessian"), "measures": None},
+        measures=COMPARED,
         validate=wrong_sums,
+        often=often,
         weights=np.append(b, 0.0),
         ties=ties,
     )
@@ -277,7 +307,13 @@ def agreed(federation: Federation, strata: Strata, bins: int, ends: list[float] 
 
 
 def on_grid(
-    federation: Federation, b: np.ndarray, ends: np.ndarray, even: bool, shared: Mapping[str, Any], who: Sequence[int]
+    federation: Federation,
+    b: np.ndarray,
+    ends: np.ndarray,
+    even: bool,
+    shared: Mapping[str, Any],
+    who: Sequence[int],
+    often: str,
 ) -> tuple[Answers, Sums]:
     """Ask for the sums of the piecewise exponential model, and compute its derivatives.
 
@@ -288,6 +324,7 @@ def on_grid(
         even: whether bins hold about equally many events.
         shared: of the last round whose step was taken; empty in the first one.
         who: the organizations whose rows are added up, see ``of_the_fit``.
+        often: why nodes often refuse.
 
     Returns:
         All answers, and the sums; without a Hessian in the first round, as the hazards are not known yet.
@@ -308,8 +345,9 @@ def on_grid(
         federation.organizations,
         returns=shapes,
         means={name: ["sum"] for name in shapes},
-        measures={name: None if name == "measures" else of_a_row(name) for name in shapes},
+        measures=compared_on_grid(hazard),
         validate=functools.partial(wrong_sums_on_grid, hazard),
+        often=often,
         weights=np.append(b, 0.0),
         center=np.append(center, 0.0),
         bins=codec.encode({"ends": ends, "hazard": hazard}, "float64"),
@@ -472,16 +510,60 @@ def check_finite(stepping: Stepping, H: np.ndarray, names: list[str]) -> None:
         )
 
 
-def of_a_row(name: str) -> Callable[[Answer], np.ndarray]:
-    """Select what is compared of the nodes' sums: their means.
+def pull(answer: Answer) -> np.ndarray:
+    """Select what is compared of the nodes' gradients, see ``inference.pull``.
 
     Args:
-        name: the sum.
+        answer: a node's answer.
 
     Returns:
-        A function of an answer.
+        A number (1,).
     """
-    return lambda answer: np.asarray(answer[name] / answer.n)
+    g = answer["gradient"]
+    events = float(answer["measures"][MEASURES.index("events")])
+    return inference.pull(g, inference.symmetric(answer["hessian"], len(g)), events)
+
+
+def deviations(answer: Answer) -> np.ndarray:
+    """Select what is compared of the nodes' Hessians, see ``inference.deviations``.
+
+    Args:
+        answer: a node's answer.
+
+    Returns:
+        Numbers (p,).
+    """
+    return inference.deviations(answer["hessian"], answer.n)
+
+
+COMPARED: Compared = {"gradient": pull, "hessian": deviations, "measures": None}
+
+
+def compared_on_grid(hazard: np.ndarray) -> Compared:
+    """Select what is compared of the nodes' sums by bin: their time at risk, Hessian and gradient.
+
+    Args:
+        hazard: of each bin (B,), as the nodes were told; zeros in the first round, whose Hessian is 0.
+
+    Returns:
+        Functions of an answer, by name.
+    """
+
+    def time(answer: Answer) -> np.ndarray:
+        p = len(answer["happened"])
+        return np.sqrt([answer["risk"].reshape(-1, 1 + p)[:, 0].sum() / answer.n])
+
+    def pull_on_grid(answer: Answer) -> np.ndarray:
+        p = len(answer["happened"])
+        expected = hazard @ answer["risk"].reshape(-1, 1 + p)
+        g, H = answer["happened"] - expected[1:], inference.symmetric(answer["hessian"], p)
+        return inference.pull(g, H, float(answer["events"].sum() + expected[0]))
+
+    return {
+        **dict.fromkeys(("events", "happened", "measures"), None),
+        "risk": time,
+        **({"hessian": deviations, "gradient": pull_on_grid} if hazard.any() else {"hessian": None}),
+    }
 
 
 def wrong_sums(answer: Answer) -> str | None:

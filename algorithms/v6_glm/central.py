@@ -37,6 +37,7 @@ Tolerance = Annotated[
     Number,
 ]
 
+Compared = Mapping[str, Callable[[Answer], np.ndarray] | None]  # what of the nodes' answers is compared, by name
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
 
@@ -175,8 +176,9 @@ def central(
             null=scoring.null,
             returns=shapes,
             means={name: ["sum"] for name in shapes},
-            measures={"gradient": of_a_row("gradient"), "hessian": of_a_row("hessian"), "measures": None},
+            measures={**COMPARED, "gradient": pull} if t > 1 else AT_FIRST,
             validate=wrong_sums,
+            often=fit.why_refused(model, scoring, names),
             **sent,
         )
         g, H = answers.exact_sum("gradient"), inference.symmetric(answers.exact_sum("hessian"), p)
@@ -191,7 +193,10 @@ def central(
                 inference.check_identified(H, names, f"in all rows{which}, as the intercept has")
             elif scoring.first is not None and not l2 and not model.family.dispersed:
                 fit.check_not_separated(scoring, model, H, sums, names)
-            scoring.advance(g, H, fit.dispersion(model.family, sums, p), tolerance, model.canonical)
+            phi = fit.dispersion(model.family, sums, p)
+            if phi is None:  # a penalty determines the coefficients of more columns than rows
+                phi = sums["pearson"] / sums["rows"]
+            scoring.advance(g, H, phi, tolerance, model.canonical)
         s.scoring = scoring.to_json()
         s.w = scoring.coefficients.astype(np.float32)
         if scoring.converged:
@@ -285,16 +290,35 @@ def original_names(result: Result) -> list[str]:
     return [str(i) for i in range(next(iter(widths), result["model"]["features"]))]
 
 
-def of_a_row(name: str) -> Callable[[Answer], np.ndarray]:
-    """Select what is compared of the nodes' sums: their means, in the columns' own units.
+def pull(answer: Answer) -> np.ndarray:
+    """Select what is compared of the nodes' gradients, see ``inference.pull``.
 
     Args:
-        name: the sum.
+        answer: a node's answer.
 
     Returns:
-        A function of an answer.
+        A number (1,).
     """
-    return lambda answer: np.asarray(answer[name] / answer.n)
+    g, sums = answer["gradient"], dict(zip(MEASURES, answer["measures"].tolist(), strict=True))
+    # no step can explain more than Pearson's X^2, which is 0 of families without a dispersion
+    return inference.pull(g, inference.symmetric(answer["hessian"], len(g)), sums["pearson"] or sums["deviance"])
+
+
+def deviations(answer: Answer) -> np.ndarray:
+    """Select what is compared of the nodes' Hessians, see ``inference.deviations``.
+
+    Args:
+        answer: a node's answer.
+
+    Returns:
+        Numbers (p,).
+    """
+    return inference.deviations(answer["hessian"], answer.n)
+
+
+COMPARED: Compared = {"gradient": None, "hessian": deviations, "measures": None}
+# the first Hessian is of columns in their own units, and the first gradient that of working labels
+AT_FIRST: Compared = {**COMPARED, "hessian": None, "first hessian": deviations}
 
 
 def wrong_sums(answer: Answer) -> str | None:

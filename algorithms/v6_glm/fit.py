@@ -11,6 +11,7 @@ from v6_federated import SafeError, inference
 from v6_glm.families import FAMILIES, LINKS, Family, Glm
 from v6_glm.scoring import Scoring
 
+PERFECT = 1e-24  # share of the label's variance that is rounding
 RATIOS = {"logit": "odds_ratio", "cloglog": "hazard_ratio", "log": "mean_ratio"}  # what exp(coefficient) is, by link
 
 
@@ -45,8 +46,35 @@ def check_not_separated(
     matter = inference.that_matter(names, direction)
     raise SafeError(
         f"the column(s) {matter} separate the labels: some of their values predict the label with "
-        "certainty, so that no finite coefficients fit best; leave them out, merge levels, or set l2, for example "
-        "l2=0.01"
+        "certainty, so that no finite coefficients fit best; leave them out (--exclude), merge levels, or set l2, for "
+        "example --set l2=0.01"
+    )
+
+
+def why_refused(model: Glm, scoring: Scoring, names: Sequence[str]) -> str:
+    """Say why nodes often refuse the sums of a step, and what to do: under masks nobody sees the reason.
+
+    Args:
+        model: family and link.
+        scoring: where it stands.
+        names: of the columns, without the intercept.
+    """
+    if scoring.b is None:
+        fits = f", the label does not fit the family (expected {model.family.labels})" if model.family.labels else ""
+        return (
+            f"values are missing (add a step impute){fits}, rows are too few for a limit or for so many columns (leave "
+            "some out with --exclude), or a column of weights or offsets is too uneven"
+        )
+    larger = "a larger l2" if scoring.l2 else "l2, for example --set l2=0.01"
+    if model.regression:
+        return (
+            "the means that the columns predict are too far apart: leave out columns (--exclude), choose another "
+            f"family or link, or set {larger}"
+        )
+    certain = "" if scoring.first is None else inference.suspects(names, scoring.first, scoring.good["H"])
+    return (
+        f"columns{certain} predict the label of nearly all rows with certainty (separation): leave them out "
+        f"(--exclude), merge levels, or set {larger}"
     )
 
 
@@ -91,6 +119,21 @@ def dispersion(family: Family, sums: Mapping[str, float], p: int) -> float | Non
     return sums["pearson"] / free if free > 0 else None
 
 
+def fits_perfectly(model: Glm, scoring: Scoring) -> bool:
+    """Say whether nothing is left of labels but rounding, so that errors and tests would be about rounding.
+
+    Args:
+        model: family and link.
+        scoring: where it has ended.
+
+    Returns:
+        Whether it is so; False of families whose dispersion is not estimated.
+    """
+    sums = scoring.good["sums"]
+    least = max(PERFECT * sums["null_deviance"], scoring.rounding(scoring.good["H"]))
+    return model.family.dispersed and sums["pearson"] <= least
+
+
 def check_labels(model: Glm, sums: Mapping[str, float]) -> None:
     """Reject labels that are all alike, for which no finite coefficients fit best.
 
@@ -130,11 +173,12 @@ def summary(model: Glm, scoring: Scoring, names: Sequence[str], E: np.ndarray, c
     M[:, :-1], M[0, -1] = E.T, 1.0
     M = M @ scoring.back
     phi = dispersion(model.family, sums, p)
-    covariance = None
-    if phi is not None and not scoring.l2:
+    covariance, perfect = None, fits_perfectly(model, scoring)
+    if phi is not None and not scoring.l2 and not perfect:
         covariance = phi * M @ np.linalg.inv(scoring.good["H"]) @ M.T
-    free = sums["rows"] - p
+    free = max(sums["rows"] - p, 0)  # with a penalty, rows may be fewer than coefficients
     likelihood, estimated = log_likelihood(family, sums)
+    known = math.isfinite(likelihood) and not scoring.l2 and not perfect
     null = sums["null_deviance"]
     if sums["null_hessian"] > 0:
         null -= sums["null_gradient"] ** 2 / sums["null_hessian"]  # the last step, which is short
@@ -153,7 +197,8 @@ def summary(model: Glm, scoring: Scoring, names: Sequence[str], E: np.ndarray, c
         "converged": scoring.converged,
         "deviance": sums["deviance"],
         "null_deviance": null,
-        "aic": 2 * (p + estimated - likelihood) if math.isfinite(likelihood) and not scoring.l2 else None,
+        "fits_perfectly": perfect,
+        "aic": 2 * (p + estimated - likelihood) if known else None,
         "dispersion": phi,
         "n": int(sums["rows"]),
         "df_residual": int(free),

@@ -10,6 +10,7 @@ from v6_federated import SafeError, inference
 CONSTANT = 1e-12  # variance of a column over its mean square
 ALONE = 1e-10  # eigenvalues of the first Hessian, relative, that are rounding
 RISE = 1e-9  # of the deviance, relative, that is rounding
+ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of a linear predictor, relative to the largest of its terms
 SECANTS = 5  # steps whose change of the gradient corrects the Hessian
 SKEW = 1e-8  # a correction with a smaller denominator, relative, is left out (Nocedal and Wright 2006, 6.26)
 Numbers = dict[str, float]
@@ -35,7 +36,7 @@ class Scoring:
         steps: the latest steps between good coefficients (k, p), and ``changes``, by how much the gradient fell along
             each (k, p); None: there are none.
         at: the gradient at the best coefficients so far (p,).
-        converged: whether the last step was shorter than the tolerance; ``b`` are then the result.
+        converged: whether the last step was shorter than the tolerance, or is rounding; ``b`` are then the result.
     """
 
     l2: float = 0.0
@@ -96,7 +97,8 @@ class Scoring:
         objective = sums["deviance"] + float(self._penalty(sums) @ self.b**2)
         same, before = self.is_about(about), self.good["b"]
         best = self.good["objective"] if same else None
-        if sums["impossible"] or (best is not None and objective > best + RISE * (abs(best) + 0.1)):
+        rounding = RISE * (abs(best) + 0.1) + self.rounding(self.good["H"]) if best is not None else 0.0
+        if sums["impossible"] or (best is not None and objective > best + rounding):
             self.b = (self.b + (before if same else self._alone(self.good["null"]))) / 2
             self.null = (self.null + self.good["null"]) / 2
             return False
@@ -117,7 +119,19 @@ class Scoring:
         b[-1] = null
         return b
 
-    def advance(self, g: np.ndarray, H: np.ndarray, phi: float | None, tolerance: float, canonical: bool) -> None:
+    def rounding(self, H: np.ndarray) -> float:
+        """Say how large squares of residuals are, added up over all rows, if they are nothing but rounding.
+
+        A linear predictor is a sum of terms: b, and what centring takes away from columns as they are.
+
+        Args:
+            H: the expected Hessian at b (p, p).
+        """
+        assert self.b is not None and self.center is not None and self.scale is not None
+        terms = np.abs(self.b) + 2 * np.abs(self.center / self.scale * self.b)
+        return float(H[-1, -1] * (ROUNDING * terms.sum()) ** 2)
+
+    def advance(self, g: np.ndarray, H: np.ndarray, phi: float, tolerance: float, canonical: bool) -> None:
         """Take a step from coefficients that were accepted.
 
         Args:
@@ -125,7 +139,7 @@ class Scoring:
             H: the expected Hessian there (p, p).
             canonical: whether it is the Hessian itself. If not, it is corrected by what the gradient has done along the
                 latest steps (symmetric rank one: Nocedal and Wright 2006, section 6.2), which saves rounds.
-            phi: the dispersion; None if it is not known.
+            phi: the dispersion.
             tolerance: length of a step, in standard errors, at which they have converged.
         """
         assert self.b is not None and self.null is not None
@@ -139,12 +153,13 @@ class Scoring:
             raise SafeError(
                 "the Hessian has become singular: the model fits some rows with certainty; set l2"
             ) from None
-        distance = float(np.sqrt(max(step @ slope, 0.0) / phi)) if phi else 0.0
+        gain = max(float(step @ slope), 0.0)
         self.good["H"] = H
         self.first = H if self.first is None else self.first
         self.b, self.null = self.b + step, self.null + sums["null_gradient"] / sums["null_hessian"]
         self.good["next"] = self.b
-        self.converged = distance <= tolerance
+        unknown = self.rounding(H) + ROUNDING**2 * phi * sums["rows"]
+        self.converged = gain <= max(tolerance**2 * phi, unknown)
 
     def _remember(self, slope: np.ndarray) -> None:
         """Keep the step that has led to the best coefficients, and how the gradient has changed."""

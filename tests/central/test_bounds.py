@@ -88,9 +88,10 @@ def test_one_node_may_have_all_rows_and_the_share_is_of_those_that_train():
         bounds({1: 81, 2: 19}).check_shares("round 0, describe")
     assert str(error.value) == (
         "round 0, describe: organization 1: says that it has 81 of 100 rows, a share of 0.81; expected 0.8 at most. "
-        "Leave it out, or set maximum_share higher if it really has so many"
+        "If it really is that large, and its rows may decide the result nearly alone, use --set maximum_share=0.81; "
+        "otherwise, ask it to correct its table"
     )
-    bounds({1: 81, 2: 19}, Common(maximum_share=0.9)).check_shares("round 0, describe")
+    bounds({1: 81, 2: 19}, Common(maximum_share=0.81)).check_shares("round 0, describe")
 
 
 def test_a_large_node_that_joins_later_is_compared_too():
@@ -159,7 +160,8 @@ def test_a_norm_above_the_ratio_ends_the_job_and_says_what_to_change():
         bounds(rows).check_norms("round 1, f", "f", measured({1: 1, 2: 1, 3: 1, 4: 10.1}))
     assert str(error.value) == (
         "round 1, f: organization 4: sent w with an update of norm 10.1, 10.1 times the median of 4 nodes; expected 10 "
-        "times at most. Leave it out, or raise maximum_norm_ratio if its rows may differ so much"
+        "times at most. Ask it whether its columns have the units and codes of the others'; if its rows do differ so "
+        "much, use --set maximum_norm_ratio=30"
     )
     bounds(rows, Common(maximum_norm_ratio=11)).check_norms("r", "f", measured({1: 1, 2: 1, 3: 1, 4: 10.1}))
     bounds(rows).check_norms("r", "f", measured({1: 1, 2: 1, 3: 1, 4: 0.0}))  # small ones are no problem

@@ -9,6 +9,7 @@ from typing import Any
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape, fits
 from v6_federated.models import metrics
@@ -148,6 +149,20 @@ class Call:
     size: int
     name: str
     expected: Expected
+
+
+def refusal(text: str) -> CollectResultsError:
+    """Say that answers are missing since nodes have refused the request, and would refuse it again.
+
+    Args:
+        text: why.
+
+    Returns:
+        The error, whose attribute ``refused`` is True.
+    """
+    error = CollectResultsError(text)
+    error.refused = True
+    return error
 
 
 class Unusable(Exception):

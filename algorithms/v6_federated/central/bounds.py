@@ -4,6 +4,7 @@ They hold where central sees single answers. A node that breaks one is named, an
 honest nodes' results stay what they are. docs/dishonest-nodes.md says what the bounds do not stop.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -92,8 +93,9 @@ class Bounds:
             if len(training) > 1 and n > self._share * total:
                 raise CollectResultsError(
                     f"{place}: organization {k}: says that it has {n} of {total} rows, a share of {n / total:.4g}; "
-                    f"expected {self._share:g} at most. Leave it out, or set maximum_share higher if it really has so "
-                    "many"
+                    f"expected {self._share:g} at most. If it really is that large, and its rows may decide the result "
+                    f"nearly alone, use --set maximum_share={math.ceil(100 * n / total) / 100:g}; otherwise, ask it to "
+                    "correct its table"
                 )
 
     # ---- updates
@@ -130,7 +132,8 @@ class Bounds:
                     raise CollectResultsError(
                         f"{place}: organization {k}: sent {name} with an update of norm {norm:.4g}, "
                         f"{norm / usual:.4g} times the median of {len(moved)} nodes; expected {self._ratio:g} times at "
-                        "most. Leave it out, or raise maximum_norm_ratio if its rows may differ so much"
+                        "most. Ask it whether its columns have the units and codes of the others'; if its rows do "
+                        f"differ so much, use --set maximum_norm_ratio={3 * self._ratio:g}"
                     )
 
     # ---- going on after an interruption

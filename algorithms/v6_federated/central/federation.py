@@ -40,7 +40,7 @@ from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 
 LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
-OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "means", "counts", "quorum_of")
+OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "means", "counts", "quorum_of", "often")
 
 
 class Federation:
@@ -461,6 +461,7 @@ class Federation:
         means: Weights = MappingProxyType({}),
         counts: Sequence[str] = (),
         quorum_of: int | None = None,
+        often: str = "",
     ) -> Answers:
         """Call a partial function at groups of organizations at once, each group with arguments of its own.
 
@@ -488,6 +489,8 @@ class Federation:
             counts: names of truth values of which the method asks ``any``.
             quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are asked.
                 In a later request of a round, give the number of its first; 0 means that no answer is needed.
+            often: why nodes often cannot compute their part of this request, and what to do. Masks hide the reason,
+                so the error names this one.
 
         Returns:
             The answers.
@@ -500,19 +503,20 @@ class Federation:
         sent: list[Group] = []
         for organizations, arguments in groups:
             group = Group(function, list(organizations), self._tasks.job, *parted(arguments), expected)
-            sent.append(replace(group, weights={name: means.get(name, ("share",)) for name in returns}, counts=counts))
+            weights = {name: means.get(name, ("share",)) for name in returns}
+            sent.append(replace(group, weights=weights, counts=counts, often=often))
         evaluate = len(sent) == 1 and GLOBAL_MODEL in sent[0].arrays and self._due()
         if not evaluate:
             return Answers(self._tasks.ask(sent, quorum_of=quorum_of))
-        weights, asked = sent[0].arrays[GLOBAL_MODEL], set(sent[0].organizations)
+        model, asked = sent[0].arrays[GLOBAL_MODEL], set(sent[0].organizations)
         evaluations = []
         if self.evaluators:
-            evaluations = [self._tasks.evaluation(weights)]
+            evaluations = [self._tasks.evaluation(model)]
         else:
             sent[0] = replace(sent[0], evaluate="held_out")
             if rest := sorted(set(self.organizations) - asked):
                 # a curve over the nodes that happen to be asked would jump from round to round
-                evaluations = [replace(self._tasks.evaluation(weights), organizations=rest)]
+                evaluations = [replace(self._tasks.evaluation(model), organizations=rest)]
         answers = self._tasks.ask(sent, evaluations, quorum_of)
         if not self.evaluators:
             self._history.unevaluated |= {k: self._history.missing[k] for k in asked if k in self._history.missing}
@@ -688,21 +692,22 @@ class Federation:
         self._history.count_evaluation(answers)
         return {**found, **({"by_hospital": by_hospital} if by_hospital else {})}
 
-    def stopped(self, reason: str) -> dict[str, Any] | None:
+    def stopped(self, reason: str, resumable: bool = True) -> dict[str, Any] | None:
         """End a job that cannot go on, and have the nodes remove what they keep for it.
 
         Args:
             reason: why.
+            resumable: whether the same job could go on from there; False if it would only end in the same way.
 
         Returns:
-            The result after the last finished round, which can be resumed; None if no round was finished.
+            The result after the last finished round; None if no round was finished.
         """
         last = self._progress.last_finished_round()
         if last is None:
             self.give_up()
             return None
         self._tasks.round = len(self.history) + 1
-        return {**self._ended(None, last), "stopped": reason}
+        return {**self._ended(None, last), "stopped": reason, "resumable": resumable}
 
     def give_up(self) -> None:
         """Have the nodes remove what they keep for the job, and remove the checkpoint. It raises no errors."""

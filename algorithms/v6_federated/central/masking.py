@@ -15,7 +15,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
-from v6_federated.central.answer import Answer
+from v6_federated.central.answer import Answer, refusal
 from v6_federated.messages import codec
 from v6_federated.messages.result import confusion_shape
 from v6_federated.models import metrics
@@ -29,6 +29,9 @@ ROOM = 3  # powers of two between the largest number of a sum and e of the next,
 SLOWLY = 1  # powers of two by which e falls at most from one sum to the next: opposite updates may have cancelled
 LEAST, MOST = -40, 40  # e of 32 bits
 LOSSES = 44  # e of sums of losses
+
+OFTEN = "values are missing (add a step impute), or rows or events of a group are too few for a limit"
+IN_TRAINING = f"{OFTEN}, or the model diverges (smaller learning rate)"
 
 # of the arrays in an answer: "share", "equal", "equal/NAME"; "count", a sum of whole numbers; "sum", an exact sum
 Weights = Mapping[str, Sequence[str]]
@@ -218,7 +221,13 @@ class Masks:
     # ---- what comes out
 
     def opened(
-        self, function: str, block: Sequence[int], sums: Sums, answers: Sequence[Answer], sent: Mapping[str, Array]
+        self,
+        function: str,
+        block: Sequence[int],
+        sums: Sums,
+        answers: Sequence[Answer],
+        sent: Mapping[str, Array],
+        often: str = "",
     ) -> Answer:
         """Add up the answers of a whole block.
 
@@ -228,12 +237,14 @@ class Masks:
             sums: what was asked for.
             answers: the masked answers of all its nodes.
             sent: the arrays that were sent.
+            often: why nodes often cannot compute their part, and what to do; empty: what is so of most requests.
 
         Returns:
             The answer of the block.
 
         Raises:
             CollectResultsError: the nodes have answered different requests, or the sum makes no sense.
+                Or some could not compute their part, which ``refused`` then says.
             TooLarge: numbers of 32 bits were too large for their unit; the same request in 64 bits brings them.
         """
         said = Counter(a.values["T"] for a in answers)
@@ -252,11 +263,10 @@ class Masks:
                 "or has lost what it kept for the job"
             )
         if failed:
-            raise CollectResultsError(
+            often = often or (IN_TRAINING if "weights" in sent else OFTEN)
+            raise refusal(
                 f"{function}: {failed} of the nodes of organizations {[*block]} could not compute their part; masks "
-                "hide which and why, and the reason is in the audit log of each. Often, values are missing (add a step "
-                "impute), rows or events of a group are too few for a limit, or the model diverges (smaller learning "
-                "rate)"
+                f"hide which and why, and the reason is in the audit log of each. Often, {often}"
             )
         self.tags.pop(block[0], None)
         if wrapped:

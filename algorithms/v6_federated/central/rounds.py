@@ -11,7 +11,7 @@ import numpy as np
 
 from v6_federated.base import vantage6_api
 from v6_federated.base.arrays import Array
-from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_organization
+from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_organization, refusal
 from v6_federated.central.bounds import Bounds, Measures, norms
 from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
@@ -65,6 +65,7 @@ class Group:
         weights: how masked sums weight each array, see ``sums.Part``; None if the call is never masked.
         counts: names of truth values that masked sums count.
         extra: further parts of masked sums.
+        often: why nodes often cannot compute their part of a masked sum, and what to do.
     """
 
     function: str
@@ -77,6 +78,7 @@ class Group:
     weights: Weights | None = None
     counts: Sequence[str] = ()
     extra: Sequence[Part] = ()
+    often: str = ""
 
 
 class RoundTasks:
@@ -131,6 +133,7 @@ class RoundTasks:
 
         Raises:
             CollectResultsError: too few answers came; it names each organization without one, and why.
+                Its attribute ``refused`` is True if some have refused.
         """
         uncounted = self._uncounted(groups)
         wanted = [k for group in groups for k in group.organizations]
@@ -172,7 +175,8 @@ class RoundTasks:
         if (self._tolerance.strict and missing) or len(came) < needed:
             few = f"; {len(came)} of {of} answered, {needed} are needed"
             why = reasons(missing) + ("" if self._tolerance.strict else few)
-            raise vantage6_api.CollectResultsError(f"round {self.round}, {asked_for}: {why}")
+            refused = any(error.refused for error in missing.values())
+            raise (refusal if refused else vantage6_api.CollectResultsError)(f"round {self.round}, {asked_for}: {why}")
         place = f"round {self.round}, {asked_for}"
         self._bounds.check_shares(place)
         if groups and self.round:
@@ -244,7 +248,7 @@ class RoundTasks:
                 )
                 assert sums is not None
                 try:
-                    opened.append(self.masks.opened(group.function, block, sums, came, group.arrays))
+                    opened.append(self.masks.opened(group.function, block, sums, came, group.arrays, group.often))
                 except TooLarge:  # once more, in 64 bits, which hold any number
                     again = replace(group, organizations=block)
                     calls_again = self._calls(again)
@@ -256,7 +260,7 @@ class RoundTasks:
                     if self._tolerance.strict or len(self.masks.lost) + 1 == len(self.masks.blocks):
                         raise
                     self.masks.lose(block[0], str(error))
-                    lost |= {k: Unusable(str(error)) for k in block}
+                    lost |= {k: Unusable(str(error), refused=True) for k in block}
         return opened, lost
 
     def _sent(self, group: Group) -> dict[str, Array]:

@@ -9,8 +9,14 @@ from scipy import special
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import shortened
 
 ALIASED = 1e-9  # share of a column's information that is not in the columns before it
+UNTOLD = 1e-8  # share of a column's information that counts as none when gradients are measured
+ROUNDED = 1e-6  # share of what a step explains below which the rest is rounding
+PULL = 0.3  # honest hospitals differ: no gradient counts as smaller
+WEAK = 0.1  # the same, from which columns are suspected
+NAMED = 5  # columns in an error, which must not hide the cure
 SEPARATED = 1e-7  # share of the first step's information on some coefficient that is left
 
 
@@ -61,27 +67,80 @@ def check_identified(
             levels = any("=" in c for c in (name, *same))
             onehot = ", or one level of each category (--preprocess onehot:drop=first)"
             raise SafeError(
-                f"the column {name} follows from {', '.join(same)}, so that their coefficients are not determined; "
-                f"leave one of them out (--exclude){onehot if levels else ''}{', or set l2' if penalty else ''}"
+                f"the column {name} follows from {shortened(same, NAMED)}, so that their coefficients are not "
+                f"determined; leave one of them out (--exclude){onehot if levels else ''}{', or set l2' if penalty else ''}"
             )
         if A[j, j] > 0:
             taken += [j] if j else []
             A[j + 1 :, j + 1 :] -= np.outer(A[j + 1 :, j], A[j, j + 1 :]) / A[j, j]
 
 
-def lost_direction(first: Array, H: Array) -> Array | None:
+def lost_direction(first: Array, H: Array, left: float = SEPARATED) -> Array | None:
     """Find coefficients of which the rows tell nothing any more, as they grow for ever.
 
     Args:
         first: the Hessian at the first coefficients (p, p).
         H: the Hessian now (p, p).
+        left: the share of the first information that is nothing, next to the direction that has kept most.
 
     Returns:
         How much each coefficient grows (p,), from 0; None if there are none.
     """
     L = np.linalg.cholesky(first)
     values, vectors = np.linalg.eigh(np.linalg.solve(L, np.linalg.solve(L, H).T))
-    return None if values[0] > SEPARATED * values.max() else np.abs(np.linalg.solve(L.T, vectors[:, 0]))
+    return None if values[0] > left * values.max() else np.abs(np.linalg.solve(L.T, vectors[:, 0]))
+
+
+def pull(g: Array, H: Array, unexplained: float) -> Array:
+    """Measure how strongly rows pull coefficients their way, to compare hospitals with each other.
+
+    A gradient itself says nothing: at coefficients that fit, honest ones are near 0, and some are ten times as near as
+    others. In units of information, g^T H^-1 g is about what a step of the rows' own would explain.
+
+    Args:
+        g: the gradient of some rows (p,).
+        H: the Hessian of the same rows (p, p). Where it tells nothing, honest gradients are 0.
+        unexplained: what there is to explain: the deviance, or the number of events.
+
+    Returns:
+        The root of the share that a step of their own would explain (1,), and at least ``PULL``.
+    """
+    s = np.sqrt(np.diag(H).clip(0))
+    s = np.where(s > 0, s, 1.0)
+    step = np.linalg.lstsq(H / np.outer(s, s) + UNTOLD * np.eye(len(g)), g / s, rcond=None)[0]
+    explained = max(float(step @ (g / s)), 0.0)
+    share = explained / max(unexplained, ROUNDED * explained) if explained else 0.0
+    return np.array([max(math.sqrt(share), PULL)])
+
+
+def deviations(H: Array, n: float) -> Array:
+    """Measure the Hessian of some rows, to compare hospitals with each other.
+
+    Args:
+        H: its lower triangle, row by row (p (p + 1) / 2,).
+        n: the number of rows.
+
+    Returns:
+        The roots of what a row tells of each coefficient (p,): in linear models, the deviations of the columns.
+    """
+    p = math.isqrt(2 * len(H))
+    i = np.arange(p)
+    return np.asarray(np.sqrt(H[i * (i + 3) // 2].clip(0) / n))
+
+
+def suspects(names: Sequence[str], first: Array, H: Array) -> str:
+    """Name the columns that may predict outcomes with certainty, when nodes refuse and masks hide why.
+
+    Args:
+        names: of the columns, without the intercept.
+        first: the Hessian at the first coefficients (p, p), of columns in comparable units.
+        H: the Hessian at the latest coefficients (p, p).
+
+    Returns:
+        Their names in brackets; empty if the rows still tell enough of all coefficients.
+    """
+    direction = lost_direction(first, H, WEAK)
+    return "" if direction is None else f" (above all {that_matter(names, direction[: len(names)])})"
 
 
 def that_matter(names: Sequence[str], direction: Array) -> str:
@@ -92,9 +151,10 @@ def that_matter(names: Sequence[str], direction: Array) -> str:
         direction: a number for each, from 0.
 
     Returns:
-        Their names, by commas.
+        Their names, by commas, ``NAMED`` at most.
     """
-    return ", ".join(name for name, part in zip(names, direction, strict=False) if part > 0.1 * direction.max())
+    found = [name for name, part in zip(names, direction, strict=False) if part > 0.1 * direction.max()]
+    return shortened(found, NAMED)
 
 
 def listed(value: Any) -> Any:

@@ -201,6 +201,7 @@ class ResultForm(_Part):
     final: Final | None
     feature_importance: list[Importance] = []
     stopped: str = ""
+    resumable: bool = True
     converged_in: Annotated[int, Field(ge=1)] | None = None
     started: str = ""
     ended: str = ""

@@ -31,15 +31,18 @@ def finish(
     console.last_line({**summary.summary(result, target), **(more or {})})
     if "stopped" in result:
         rounds = len(result["history"])
-        kept = f"; resume it with --resume {out}" if out else _where_it_is(result.get("experiment", {}).get("task"))
+        kept = _how_to_go_on(result, out)
         status = console.INTERRUPTED if result["stopped"] == "interrupted" else console.FAILED
         return console.complain(status, f"{result['stopped']}; the model is that of round {rounds}{kept}")
     return console.OK
 
 
-def _where_it_is(task: int | None) -> str:
-    """Where a result is that was not written, since --out was not given."""
-    return "; it is not kept, since --out was not given" if task is None else f"; resume it with --resume {task}"
+def _how_to_go_on(result: Mapping[str, Any], out: Path | None) -> str:
+    """How to resume a job that has stopped; empty if it would only stop again."""
+    task = result.get("experiment", {}).get("task")
+    if not out and task is None:
+        return "; it is not kept, since --out was not given"
+    return f"; resume it with --resume {out or task}" if result.get("resumable", True) else ""
 
 
 def _reached(result: dict[str, Any], target: float) -> str:
