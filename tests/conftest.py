@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import referee
 from hypothesis import settings
 
 from v6_federated.node import silence
@@ -25,6 +26,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         file = item.path
         item.add_marker(pytest.mark.xdist_group("network" if file.parent.name.startswith("network") else str(file)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests with the marker ``r`` need R: without it they are skipped, or fail under REQUIRE_R=1."""
+    if item.get_closest_marker("r") and (reason := referee.missing()):
+        if referee.required():
+            pytest.fail(f"REQUIRE_R=1, but {reason}")
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,7 @@ from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.base.version import __version__
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
-from v6_federated.central.bins_of_time import Grid, bins_of_time, check_grid
+from v6_federated.central.bins_of_time import Grid, bins_of_time, check_grid, mixed_bins
 from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.central.privacy import training_plan
@@ -88,6 +88,7 @@ __all__ = [
     "forget",
     "inference",
     "keep_steps",
+    "mixed_bins",
     "models",
     "number_of_threads",
     "partial",

@@ -1,7 +1,7 @@
 """The server of Kaplan-Meier curves."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -15,18 +15,28 @@ from v6_federated import (
     Result,
     Rounds,
     SafeError,
-    bins_of_time,
     central,
     changed,
     check_grid,
     codec,
+    inference,
+    mixed_bins,
     times,
 )
-from v6_km.curves import curve, log_rank
+from v6_km.comparison import of_bins, chi_squared
+from v6_km.curves import MEDIANS, Counts, curve, shown
+from v6_km.hiding import HOSPITALS, hidden
+from v6_km.partial import Strata
 
-Bins = Annotated[int, Field(ge=1, le=times.MOST, description="bins of time, at quantiles of the events"), Number]
+Bins = Annotated[
+    int, Field(ge=1, le=times.MOST, description="bins of time, at equal steps of events and of rows that leave"), Number
+]
 Confidence = Annotated[float, Field(gt=0, lt=1, description="coverage of the confidence intervals"), Number]
 AtRisk = Annotated[int, Field(ge=1, description="a curve ends once fewer rows of all hospitals are at risk"), Number]
+Stratified = Annotated[
+    Strata,
+    Field(description="log-rank test within hospitals, from exact times (hospital), or over all rows in bins (none)"),
+]
 
 
 class Settings(Common):
@@ -42,6 +52,9 @@ class Settings(Common):
     ] = None
     subgroup: Annotated[str | None, Field(description="column of words: a curve for each, and the log-rank test")] = (
         None
+    )
+    precision: Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")] = (
+        "float64"  # type: ignore[assignment]  # as with cox
     )
 
     @classmethod
@@ -67,6 +80,8 @@ def check_settings(settings: Any) -> None:
         raise SafeError(
             f"subgroup={settings.subgroup} is the column of times or events; name another one, or leave it out"
         )
+    if settings.subgroup is None and changed(settings, ["strata"]):
+        raise SafeError("strata has no effect without subgroup, whose groups are compared; leave it out")
     check_grid(settings, between=True)
 
 
@@ -82,46 +97,105 @@ def central(
     federation: Federation,
     *,
     rounds: Rounds = 10,
-    bins: Bins = 50,
+    bins: Bins = 100,
     grid: Grid = None,
+    strata: Stratified = "hospital",
     confidence: Confidence = 0.95,
     minimum_at_risk: AtRisk = 10,
 ) -> Result:
-    """Kaplan-Meier curves and the log-rank test, in bins of time: Kaplan and Meier 1958, Mantel 1966.
+    """Kaplan-Meier curves in bins of time, and the log-rank test: Kaplan and Meier 1958, Mantel 1966.
 
-    Symbols: B bins, G groups. What leaves a node: before the round, its events counted by cell of time in multiples of
-    its minimum of rows; then ``events`` and ``censored``, its rows of each group that have the event or are censored in
-    each bin (G (B + 1),), and ``left_out``, rows of groups that are too small for its limits (G,). The curves are those
-    of all other rows, whose times count as the ends of their bins. Bytes up a node: 32/3 (2 G (B + 1) + G) in float64,
-    15 times as many under masks.
+    Symbols: B bins, G groups. What leaves a node: before the round, its events, and its rows that leave, counted by
+    cell of time; then ``events`` and ``censored``, its rows of each group that have the event or are censored in each
+    bin (G (B + 1),), their ``time`` at risk in it (G B,), ``left_out`` and ``left_with``, rows of groups that are too
+    small for its limits (G,), and whether it ``contributes`` to a group (G + 1,). With ``strata=hospital`` also its
+    log-rank test's ``difference`` (G,) and ``covariance`` (G (G + 1) / 2,), and whether it ``compared`` groups (1,).
+    Bytes up a node: 32/3 times as many as numbers in float64, up to 15 times as many under masks.
     """
     groups: list[str | None] = [*federation.levels] or [None]
+    G, strata = len(groups), strata if len(groups) > 1 else "none"
     for _ in federation.rounds(min(rounds, 1)):
-        ends = bins_of_time(federation, np.arange(1, bins + 1) / bins, grid, between=True)
-        shape = (len(groups) * (len(ends) + 1),)
+        ends, grain = mixed_bins(federation, bins, grid)
+        B = len(ends)
+        shapes = {"events": G * (B + 1), "censored": G * (B + 1), "time": G * B}
+        compared = {"difference": G, "covariance": G * (G + 1) // 2} if strata == "hospital" else {}
+        counted = {"left_out": G, "left_with": G, "contributes": G + 1, **({"compared": 1} if compared else {})}
         answers = federation.ask(
             "leaving",
             federation.organizations,
-            returns={"events": shape, "censored": shape, "left_out": (len(groups),)},
-            means={"events": ["sum"], "censored": ["sum"], "left_out": ["count"]},
-            measures=dict.fromkeys(("events", "censored", "left_out")),
+            returns={name: (size,) for name, size in {**shapes, **compared, **counted}.items()},
+            means={**{name: ["sum"] for name in {**shapes, **compared}}, **{name: ["count"] for name in counted}},
+            measures=dict.fromkeys({**shapes, **compared, **counted}),
             validate=wrong_counts,
             ends=ends,
+            strata=strata,
         )
-        events, censored = (answers.exact_sum(name).reshape(len(groups), -1) for name in ("events", "censored"))
-        left_out = answers.whole_sum("left_out")
+        sums = {name: answers.exact_sum(name) for name in {**shapes, **compared}}
+        sums |= {name: answers.whole_sum(name) for name in counted}
+        n, masked = answers.n, any(a.members for a in answers.parts())
         federation.record(answers)
-    counts = {"ends": np.array(ends), "events": events, "censored": censored}
-    found = zip(groups, events, censored, left_out, strict=True)
+    of_groups = [
+        Counts(np.array(ends), *of) for of in zip(*(sums[name].reshape(G, -1) for name in shapes), strict=True)
+    ]
+    least = federation.least
+    why = hidden(groups, of_groups, n, sums, least) if masked else [None] * G
+    curves, counts = list[dict[str, Any]](), list[Counts]()
+    for g, (group, of_group) in enumerate(zip(groups, of_groups, strict=True)):
+        left = {"left_out": int(sums["left_out"][g] + sums["left_with"][g]), "left_with": int(sums["left_with"][g])}
+        if (reason := why[g]) is not None:
+            curves.append({**dict.fromkeys(("n", "events", *MEDIANS)), "group": group, "rows": [], **left, "hidden": reason})
+        else:
+            curves.append({**curve(group, of_group, grain, confidence, minimum_at_risk, least), **left})
+            counts.append(of_group)
+    written = [shown(of_group, minimum_at_risk, least)[0].padded(B) for of_group in counts]
+    arrays = {
+        name: np.array([getattr(c, name) for c in written]).reshape(len(written), size // G)
+        for name, size in shapes.items()
+    }
+    weights = codec.encode({"ends": np.array(ends), **arrays}, "float64")
     return {
-        **federation.finished(None, weights=codec.encode(counts, "float64"), model={"name": "km", "features": 0}),
-        "curves_of_survival": [
-            curve(group, ends, d, c, confidence, minimum_at_risk, int(left)) for group, d, c, left in found
-        ],
-        "log_rank": log_rank(events, censored),
+        **federation.finished(None, weights=weights, model={"name": "km", "features": 0}),
+        "curves_of_survival": curves,
+        **log_rank(strata, sums, counts, why, masked, grain),
         "confidence": confidence,
         "grid": grid,
+        "grain": grain,
     }
+
+
+def log_rank(
+    strata: Strata,
+    sums: Mapping[str, np.ndarray],
+    counts: Sequence[Counts],
+    why: Sequence[str | None],
+    masked: bool,
+    grain: float,
+) -> dict[str, Any]:
+    """Compare the groups.
+
+    Args:
+        strata: whether rows are compared with those of their own hospital.
+        sums: over all hospitals, see ``leaving``.
+        counts: of the groups that are shown.
+        why: why each group is not shown; None if it is.
+        masked: whether nodes answer under masks.
+        grain: of the times.
+
+    Returns:
+        ``log_rank``, the test, None if there is none; and ``log_rank_hidden``, if there is one and it is not shown.
+    """
+    if len(why) < 2:
+        return {"log_rank": None}
+    if strata == "none":
+        events, time = (np.array([getattr(c, name) for c in counts]) for name in ("events", "time"))
+        found = chi_squared(*of_bins(events[:, :-1], time, counts[0].widths, grain), strata) if len(counts) > 1 else None
+        return {"log_rank": found}
+    found = chi_squared(sums["difference"], inference.symmetric(sums["covariance"], len(why)), strata)
+    if masked and sums["compared"][0] < HOSPITALS:
+        return {"log_rank": None, "log_rank_hidden": f"fewer than {HOSPITALS} hospitals have enough rows of all groups"}
+    if masked and any(why):
+        return {"log_rank": None, "log_rank_hidden": "not all groups that it compares are shown"}
+    return {"log_rank": found}
 
 
 def wrong_counts(answer: Answer) -> str | None:
@@ -133,8 +207,13 @@ def wrong_counts(answer: Answer) -> str | None:
     Returns:
         What is wrong with them; None if nothing is.
     """
-    events, censored, left_out = answer["events"], answer["censored"], answer["left_out"]
-    rows = events.sum() + censored.sum() + left_out.sum()
-    if min(events.min(), censored.min(), left_out.min()) < 0 or (left_out % 1).any() or rows > answer.n * (1 + 1e-6):
+    events, censored, time = answer["events"], answer["censored"], answer["time"]
+    left = np.concatenate([answer["left_out"], answer["left_with"]])
+    said = np.concatenate([answer["contributes"], answer.arrays.get("compared", np.empty(0))])
+    rows = events.sum() + censored.sum() + left.sum()
+    least = min(events.min(), censored.min(), time.min(), left.min())
+    if least < 0 or (left % 1).any() or rows > answer.n * (1 + 1e-6) or not np.isin(said, (0, 1)).all():
         return f"sent counts that {answer.n} rows cannot have; expected those of rows that leave"
+    if (np.abs(answer.arrays.get("difference", np.zeros(1))) > answer.n).any():
+        return f"sent a log-rank test that {answer.n} rows cannot have; expected events less expected ones"
     return None

@@ -1,101 +1,229 @@
-"""Survival curves and the log-rank test, from counts of rows that leave in bins of time."""
+"""Survival curves from counts and time at risk in bins of time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import special
 
+from v6_federated import times
 
-def curve(
-    group: str | None,
-    ends: Sequence[float],
-    events: np.ndarray,
-    censored: np.ndarray,
-    confidence: float,
-    at_risk_least: float,
-    left_out: int = 0,
-) -> dict[str, Any]:
-    """Estimate a survival curve: Kaplan and Meier 1958, with Greenwood's variance and intervals for log(-log S).
+MEDIANS = ("median", "median_lower", "median_upper", "median_known_to")
+FIRST = 5  # events from which on the interval of the median is looked for: with fewer, log(-log S) is far off
+WITHIN = 0.15, 0.5  # standard errors by which S is off at ends at most, measured; the second if hospitals join bins
+POINTS = 128  # in a bin, at which limits are looked at if times are continuous; the most of them otherwise
 
-    All rows that leave in a bin count as leaving at its end, and those that are censored there are still at risk.
 
-    Args:
-        group: whose curve it is; None for all rows.
+@dataclass(frozen=True)
+class Counts:
+    """What happens to a group in bins of time.
+
+    Attributes:
         ends: of the bins (B,). What happens after the last is not known.
         events: in each bin, and after the last (B + 1,).
         censored: the same (B + 1,).
-        confidence: of the intervals.
-        at_risk_least: the curve ends before the first bin with fewer rows at risk.
-        left_out: rows of the group at hospitals where they are too few to be shown.
-
-    Returns:
-        ``group``, ``n``, ``events`` and ``left_out``; ``median``, the first end at which the curve is at 0.5 or below,
-        or None, and ``median_lower`` and ``median_upper``, the same of the ends of the interval (Brookmeyer and Crowley
-        1982); ``rows``: for each bin ``end``, ``at_risk``, ``events``, ``censored``, ``survival``, ``std_error``,
-        ``lower`` and ``upper``, the last three None where they cannot be estimated.
+        time: at risk of all rows in each bin (B,).
     """
-    n = events.sum() + censored.sum()
-    at_risk = n - np.concatenate([[0.0], np.cumsum(events + censored)[:-1]])
-    rows: list[dict[str, Any]] = []
-    survival, spread = 1.0, 0.0
-    z = float(special.ndtri(0.5 + confidence / 2))
-    for b, end in enumerate(ends):
-        if at_risk[b] < at_risk_least or at_risk[b] < 1e-9:
-            break
-        left = max(at_risk[b] - events[b], 0.0)
-        survival *= left / at_risk[b]
-        spread += events[b] / (at_risk[b] * left) if left > 1e-9 else np.inf
-        known = np.isfinite(spread)
-        deviation = float(survival * np.sqrt(spread)) if known else None
-        lower = upper = 1.0 if survival == 1 else None
-        if known and 0 < survival < 1:
-            about = z * np.sqrt(spread) / np.log(survival)
-            lower, upper = float(survival ** np.exp(-about)), float(survival ** np.exp(about))
-        rows.append(
-            {
-                "end": end,
-                "at_risk": float(at_risk[b]),
-                "events": float(events[b]),
-                "censored": float(censored[b]),
-                "survival": float(survival),
-                "std_error": deviation,
-                "lower": lower,
-                "upper": upper,
-            }
-        )
 
-    def first_half(name: str) -> float | None:
-        return next((row["end"] for row in rows if row[name] is not None and row[name] <= 0.5), None)
+    ends: np.ndarray
+    events: np.ndarray
+    censored: np.ndarray
+    time: np.ndarray
 
-    medians = {"median": "survival", "median_lower": "lower", "median_upper": "upper"}
-    counts = {"n": round(float(n)), "events": round(float(events.sum())), "left_out": left_out}
-    return {"group": group, **counts, **{name: first_half(side) for name, side in medians.items()}, "rows": rows}
+    @property
+    def widths(self) -> np.ndarray:
+        """Of the bins (B,)."""
+        return np.diff(self.ends, prepend=0.0)
+
+    @property
+    def at_risk(self) -> np.ndarray:
+        """The rows at risk when each bin begins, and after the last (B + 1,)."""
+        left = self.events + self.censored
+        return left.sum() - np.append(0.0, np.cumsum(left)[:-1])
+
+    def until(self, b: int) -> "Counts":
+        """The same for the first b bins: all others are part of what happens after the last."""
+        events, censored = (np.append(c[:b], c[b:].sum()) for c in (self.events, self.censored))
+        return Counts(self.ends[:b], events, censored, self.time[:b])
+
+    def padded(self, B: int) -> "Counts":
+        """The same with B bins, those after the last of which hold nothing."""
+        more = np.zeros(B - len(self.ends))
+        of_bins = (np.concatenate([c[:-1], more, c[-1:]]) for c in (self.events, self.censored))
+        return Counts(np.append(self.ends, more), *of_bins, np.append(self.time, more))
+
+    def mean_at_risk(self, grain: float) -> np.ndarray:
+        """The mean number of rows at risk when events happen, in each bin (B,).
+
+        That is the mean over the bin, and half of the events: of D events, those before the i-th are no longer at risk,
+        but 1 - i / n multiplies up to 1 - D / n only with those at risk before them all. Events of one grain of time
+        are tied, and all at risk. Rows that leave at time 0 are at risk then.
+        """
+        widths, D = self.widths, self.events[:-1]
+        mean = self.time / widths + D / 2 * np.maximum(1 - grain / widths, 0)
+        mean = np.where(self.ends <= times.POWERS[0], self.at_risk[:-1], mean)
+        return np.maximum(np.minimum(mean, self.at_risk[:-1]), D)
 
 
-def log_rank(events: np.ndarray, censored: np.ndarray) -> dict[str, float] | None:
-    """Test whether groups have the same survival: Mantel 1966, Peto and Peto 1972.
+def joined(counts: Counts, least: int) -> tuple[Counts, np.ndarray]:
+    """Join bins of few events, or of few censored rows, and spread these over them by the time at risk.
+
+    The curve ends where few of either would be left, and the time at risk is that of bins which enough rows leave.
 
     Args:
-        events: of each group in each bin, the last of which is open (G, B + 1). Those in it are not looked at.
-        censored: the same.
+        counts: over all hospitals.
+        least: events, or censored rows, that joined bins must have, unless they have none.
 
     Returns:
-        ``statistic``, ``df`` and ``p``; None for fewer than two groups with rows, or without events.
+        The counts; and for each bin, the number of the joined one that its events are from.
     """
-    there = (events + censored).sum(axis=1) > 0
-    d, left = events[there], events[there] + censored[there]
-    at_risk = left.sum(axis=1, keepdims=True) - np.cumsum(left, axis=1) + left
-    d, at_risk = d[:, :-1], at_risk[:, :-1]
-    total, happened = at_risk.sum(axis=0), d.sum(axis=0)
-    looked = (happened > 0) & (total > 1)
-    if len(d) < 2 or not looked.any():
+    B = len(counts.ends)
+    if not least:
+        return counts, np.arange(B)
+    some = [c for c in (counts.events, counts.censored) if c.sum() >= least]  # n less all events tells the others
+    after = np.stack([np.cumsum(c[::-1])[::-1] for c in some]).round(6)
+    counts = counts.until(int(np.flatnonzero(((after == 0) | (after >= least)).all(axis=0))[-1]))
+
+    def spread(values: np.ndarray, of: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        same = of[:, None] == of
+        return np.asarray(same @ values * shares / (same @ shares))
+
+    D, C, widths = counts.events[:-1], counts.censored[:-1], counts.widths
+    time = spread(counts.time, times.joins(D + C, least), widths)
+    shares, of = time + 1e-9 * widths, times.joins(D, least)
+    of_events, of_censored = spread(D, of, shares), spread(C, times.joins(C, least), shares)
+    events, censored = np.append(of_events, counts.events[-1]), np.append(of_censored, counts.censored[-1])
+    return Counts(counts.ends, events, censored, time), of
+
+
+def shown(counts: Counts, at_risk_least: float, least: int) -> tuple[Counts, np.ndarray]:
+    """Choose the bins of a curve.
+
+    Args:
+        counts: of a group.
+        at_risk_least: rows that must be at risk when a bin begins.
+        least: see ``joined``.
+
+    Returns:
+        The same as ``joined``.
+    """
+    enough = counts.at_risk[:-1] >= max(at_risk_least, 1e-9)
+    return joined(counts.until(len(enough) if enough.all() else int(enough.argmin())), least)
+
+
+def curve(
+    group: str | None,
+    counts: Counts,
+    grain: float,
+    confidence: float,
+    at_risk_least: float,
+    least: int = 0,
+) -> dict[str, Any]:
+    """Estimate a survival curve: Kaplan and Meier 1958, with Greenwood's variance and intervals for log(-log S).
+
+    In a bin with D events, n* rows are at risk in the mean (``Counts.mean_at_risk``): S falls by the factor 1 - D / n*
+    in it, its variance rises by D / (n* (n* - D)), and log S falls in a line.
+
+    Args:
+        group: whose curve it is; None for all rows.
+        counts: of the group.
+        grain: all times are multiples of it; 0 if they are continuous.
+        confidence: of the intervals.
+        at_risk_least: the curve ends before the first bin with fewer rows at risk.
+        least: events, and censored rows, that a bin must have to be shown, unless it has none; see ``joined``.
+
+    Returns:
+        ``group``, ``n`` and ``events``; ``median``, the first time at which the curve is at 0.5 or below, or None, and
+        ``median_lower`` and ``median_upper``, the same of the interval (Brookmeyer and Crowley 1982);
+        ``median_known_to``, between which times the median of the single times is, or None; ``rows``: for each bin
+        ``end``, ``at_risk`` when it begins, ``events``, ``censored``, ``survival``, ``std_error``, ``lower`` and
+        ``upper``, the last three None where they cannot be estimated.
+    """
+    n, events = counts.at_risk[0], counts.events.sum()
+    counts, of = shown(counts, at_risk_least, least)
+    D, mean, widths = counts.events[:-1], counts.mean_at_risk(grain), counts.widths
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.where(D > 0, np.clip(1 - D / mean, 0.0, 1.0), 1.0)
+        spread = np.cumsum(np.where(D > 0, D / (mean * (mean - D)), 0.0))
+        spread = np.where(q.cumprod() > 0, spread, np.inf)
+    S, z = np.cumprod(q), float(special.ndtri(0.5 + confidence / 2))
+    lower, upper = _limits(S, spread, z)
+    known = np.isfinite(spread)
+    drawn = known & ((np.cumsum(D) >= 1 - 1e-9) | (S == 1))
+    columns = {
+        "end": counts.ends,
+        "at_risk": counts.at_risk[:-1],
+        "events": D,
+        "censored": counts.censored[:-1],
+        "survival": S,
+        "std_error": np.where(known, S * np.sqrt(np.where(known, spread, 0.0)), np.nan),
+        "lower": np.where(drawn, lower, np.nan),
+        "upper": np.where(drawn, upper, np.nan),
+    }
+    rows = [
+        {name: None if np.isnan(value) else float(value) for name, value in zip(columns, line, strict=True)}
+        for line in zip(*columns.values(), strict=True)
+    ]
+
+    def first_half(side: Callable[[np.ndarray, np.ndarray], np.ndarray], from_event: int = 0) -> float | None:
+        """The first time at which something of the curve is at 0.5 or below."""
+        for b in np.flatnonzero(np.cumsum(D) >= from_event):
+            before = D[:b].sum()
+            S0, V0 = (S[b - 1], spread[b - 1]) if b else (1.0, 0.0)
+            at = _points(counts.ends[b] - widths[b], counts.ends[b], grain)
+            f = (at - counts.ends[b] + widths[b]) / widths[b]
+            inside = S0 * q[b] ** f if q[b] > 0 else S0 * (1 - f)
+            with np.errstate(invalid="ignore"):
+                values = side(inside, np.where(f > 0, V0 + f * (spread[b] - V0), V0))
+            values = np.where(before + f * D[b] < from_event, 1.0, values)
+            if len(there := np.flatnonzero(values <= 0.5 + 1e-12)):
+                i = int(there[0])
+                if grain or i == 0:
+                    return float(at[i])
+                return float(np.interp(0.5, [values[i], values[i - 1]], [at[i], at[i - 1]]))
         return None
-    d, at_risk, total, happened = d[:, looked], at_risk[:, looked], total[looked], happened[looked]
-    share = at_risk / total
-    difference = (d - happened * share).sum(axis=1)
-    each = happened * np.maximum(total - happened, 0) / (total - 1)
-    V = np.diag(share @ each) - (share * each) @ share.T
-    df = len(d) - 1
-    statistic = float(difference[:df] @ np.linalg.lstsq(V[:df, :df], difference[:df], rcond=None)[0])
-    return {"statistic": statistic, "df": df, "p": float(special.chdtrc(df, max(statistic, 0.0)))}
+
+    median = first_half(lambda inside, V: inside)
+    return {
+        "group": group,
+        "n": round(float(n)),
+        "events": round(float(events)),
+        "median": median,
+        "median_lower": first_half(lambda inside, V: _limits(inside, V, z)[0], FIRST),
+        "median_upper": first_half(lambda inside, V: _limits(inside, V, z)[1], FIRST),
+        "median_known_to": None if median is None else _known_to(counts, of, grain, S, spread),
+        "rows": rows,
+    }
+
+
+def _limits(S: np.ndarray, spread: np.ndarray, z: float) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the interval for log(-log S); 1 if nothing has happened, NaN if the variance is not known."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        about = z * np.sqrt(spread) / np.log(S)
+        lower, upper = S ** np.exp(-about), S ** np.exp(about)
+    return np.where(S == 1, 1.0, lower), np.where(S == 1, 1.0, upper)
+
+
+def _points(begin: float, end: float, grain: float) -> np.ndarray:
+    """Times in a bin at which S is looked at: multiples of the grain after its begin, or many with both ends."""
+    if not grain:
+        return np.linspace(begin, end, POINTS + 1)
+    first, last = np.floor(begin / grain + 1e-9) + 1, np.floor(end / grain + 1e-9)
+    points = np.arange(first, last + 1) * grain
+    return points[:: -(-len(points) // 4096) or 1] if len(points) else np.array([end])
+
+
+def _known_to(
+    counts: Counts, of: np.ndarray, grain: float, S: np.ndarray, spread: np.ndarray
+) -> list[float | None]:
+    """Between which ends of bins the median of the single times is; None for the last if the curve ends before."""
+    wide = np.maximum.accumulate(counts.widths > grain * (1 + 1e-9))  # otherwise each time has a bin, and S is exact
+    whole = np.abs(counts.events - np.rint(counts.events)).max() < 1e-6 or len({*of.tolist()}) < len(of)
+    with np.errstate(invalid="ignore"):
+        off = WITHIN[0 if whole else 1] * S * np.sqrt(spread)
+    off = np.where(np.isfinite(off) & wide, off, 0.0)
+    first, last = (np.flatnonzero(side <= 0.5) for side in (S - off, S + off))
+    begin = int(np.flatnonzero(of == of[first[0]])[0])
+    end = float(counts.ends[np.flatnonzero(of == of[last[0]])[-1]]) if len(last) else None
+    return [float(counts.ends[begin - 1]) if begin else 0.0, end]

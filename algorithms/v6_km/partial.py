@@ -1,28 +1,61 @@
 """The client of Kaplan-Meier curves."""
 
+from typing import Literal
+
 import numpy as np
 
 from v6_federated import Node, Result, partial, times
+from v6_km.comparison import of_hospital
+
+Strata = Literal["hospital", "none"]
 
 
 @partial(weights="one")
-def leaving(node: Node, *, ends: list[float]) -> Result:
+def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
     """The node's rows that leave in each bin of time, by group: ``events`` and ``censored`` (G (B + 1),).
 
-    Bins end at ``ends`` (B,), and one more follows that is open. Rows in no group are not counted. ``left_out`` (G,)
-    are the rows of groups that are too small here.
+    Bins end at ``ends`` (B,), and one more follows that is open. ``time`` (G B,) is the time at risk in each bin but
+    that. Rows in no group are not counted. ``left_out`` (G,) are the rows of groups that are too small here, and
+    ``left_with`` (G,) those of groups without which all others would be. ``contributes`` (G + 1,) says whether this
+    node has rows in a group, and in none.
+
+    With ``strata="hospital"``, also ``difference`` (G,) and ``covariance`` (G (G + 1) / 2,) of ``of_hospital``, zeros
+    at a node that leaves out a group, and ``compared`` (1,), whether it compares any.
     """
-    time, event = node.times()
-    group, G = node.groups(), max(len(node.job.data.levels), 1)
+    time, event = node.times(few_events=True)
+    groups, G = node.groups(), max(len(node.job.data.levels), 1)
     checked = times.checked_ends(ends)
-    node.policy.check_size(2 * G * (len(checked) + 1), f"the counts of {G} groups in {len(checked) + 1} bins")
-    least = node.policy.minimum_rows_a_side
-    every = [times.Followed(time[group == g], event[group == g], checked, least, even=True) for g in range(G)]
+    numbers = G * (3 * len(checked) + 2) + (G * (G + 3) // 2 if strata == "hospital" else 0)
+    node.policy.check_size(numbers, f"the counts of {G} groups in {len(checked) + 1} bins")
+    # in a study all sums are about several hospitals, and central's code joins what is small over them
+    least = 0 if node.pinned else node.policy.minimum_rows_a_side
+    every = [
+        times.Followed(time[groups.index == g], event[groups.index == g], checked, least, "by time") for g in range(G)
+    ]
     followed = [rows.while_known() for rows in every]
-    if not node.pinned:  # the sums of a study are always about several hospitals
+    if not node.pinned:
         node.policy.check_events_of_groups([int(rows.event.sum()) for rows in followed])
-    return {
+    unfollowed = np.array([len(rows.time) - len(shown.time) for rows, shown in zip(every, followed, strict=True)])
+    shown = np.array([len(rows.time) > 0 for rows in followed])
+    found = {
         "events": np.concatenate([rows.events() for rows in followed]),
         "censored": np.concatenate([rows.censored() for rows in followed]),
-        "left_out": np.array([len(rows.time) - len(shown.time) for rows, shown in zip(every, followed, strict=True)]),
+        "time": np.concatenate([rows.at_risk() for rows in followed]),
+        "left_out": groups.few + unfollowed,
+        "left_with": groups.others,
+        "contributes": np.append(shown, (groups.index < 0).any()) * 1.0,
+    }
+    if strata == "none":
+        return found
+    whole = not (groups.few + groups.others + unfollowed).any()
+    compares = whole and shown.sum() > 1
+    rows = [(rows.time, rows.event, np.full(len(rows.time), g)) for g, rows in enumerate(followed) if compares]
+    difference, covariance = np.zeros(G), np.zeros((G, G))
+    if compares:
+        difference, covariance = of_hospital(*map(np.concatenate, zip(*rows, strict=True)), G)
+    return {
+        **found,
+        "difference": difference,
+        "covariance": covariance[np.tril_indices(G)],
+        "compared": np.array([compares * 1.0]),
     }

@@ -18,7 +18,7 @@ def test_bins_that_few_rows_leave_are_joined():
 
 def followed(least=5, n=60, seed=0):
     rng = np.random.default_rng(seed)
-    return times.Followed(rng.exponential(5, n), rng.integers(0, 2, n) * 1.0, np.arange(1.0, 15), least, even=True)
+    return times.Followed(rng.exponential(5, n), rng.integers(0, 2, n) * 1.0, np.arange(1.0, 15), least, "evenly")
 
 
 @pytest.mark.parametrize("rows", [followed(), followed().while_known()])
@@ -46,57 +46,121 @@ def test_rows_are_followed_while_enough_are_at_risk():
     assert (rows.time[~left] == exact.time[~left]).all() and (rows.event[~left] == exact.event[~left]).all()
     assert not rows.events()[rows.until :].any() and not rows.censored()[rows.until :].any()
     for few in (9, 19):
-        rows = times.Followed(np.arange(1.0, few + 1), np.ones(few), np.arange(1.0, 15), 5, even=True).while_known()
+        rows = times.Followed(np.arange(1.0, few + 1), np.ones(few), np.arange(1.0, 15), 5, "evenly").while_known()
         assert not len(rows.time) and not rows.events().any() and not rows.censored().any()
     all_of_them = followed(least=0)
     assert (all_of_them.while_known().events() == all_of_them.events()).all()
 
 
-def test_events_of_joined_bins_are_spread_evenly_or_by_width():
+def test_events_of_joined_bins_are_spread_evenly_or_by_width_or_by_time_at_risk():
     time, ends = np.repeat([0.5, 3, 70], [2, 4, 20]), np.array([1.0, 2, 60])
-    quantiles, grid = (times.Followed(time, time < 70, ends, 5, even).while_known() for even in (True, False))
+    ways = ("evenly", "by width", "by time")
+    quantiles, grid, at_risk = (times.Followed(time, time < 70, ends, 5, way).while_known() for way in ways)
     np.testing.assert_allclose(quantiles.events(), [2, 2, 2, 0])
     np.testing.assert_allclose(grid.events(), [6 / 60, 6 / 60, 6 * 58 / 60, 0])
+    np.testing.assert_allclose(at_risk.at_risk(), 1213 / 60 * np.array([1, 1, 58]), rtol=1e-6)  # joined, too
+    np.testing.assert_allclose(at_risk.events(), [6 / 60, 6 / 60, 6 * 58 / 60, 0], rtol=1e-6)
+
+
+def test_events_of_joined_bins_follow_the_time_at_risk():
+    """Twenty leave in each of three bins of ten, and three of them in each have the event; the last is not followed."""
+    time, event = np.repeat([5.0, 15, 25], 20), np.zeros(60)
+    event[[0, 1, 2, 20, 21, 22, 40, 41, 42]] = 1
+    rows = times.Followed(time, event, np.array([10.0, 20, 30]), 5, "by time").while_known()
+    assert rows.at_risk().tolist() == [500, 300, 0]
+    np.testing.assert_allclose(rows.events(), [6 * 500 / 800, 6 * 300 / 800, 0, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_rows_are_at_risk_adds_up_to_the_last_bit(seed):
+    """Each row's part is rounded, so that a sum over hospitals does not tell how rows are dealt."""
+    rng = np.random.default_rng(seed)
+    time, ends = rng.exponential(1 / 3, 500), np.cumsum(rng.exponential(0.01, 60))
+
+    def at_risk(rows):
+        return times.Followed(rows, np.ones(len(rows)), ends, 0, "by time").at_risk()
+
+    whole = at_risk(time)
+    for part in (rng.integers(0, 4, 500), np.argsort(np.argsort(time)) // 125):
+        np.testing.assert_array_equal(sum(at_risk(time[part == k]) for k in range(4)), whole)
+    exact = np.diff(np.minimum(time[:, None], ends).sum(axis=0), prepend=0)
+    np.testing.assert_allclose(whole, exact, atol=500 * times.unit_of(ends))
 
 
 def test_rows_are_followed_to_the_last_end_that_a_job_names():
     """The open bin has no width by which the events of joined bins could be spread."""
-    rows = times.Followed(np.arange(1.0, 41), np.ones(40), np.array([10.0, 38]), 5, even=False)
+    rows = times.Followed(np.arange(1.0, 41), np.ones(40), np.array([10.0, 38]), 5, "by width")
     last = rows.up_to_the_last_end()
     assert last.time.max() == 38 and last.event[-3:].tolist() == [1, 0, 0]
     np.testing.assert_allclose(last.events(), [10, 28, 0])
     assert not last.spent()[:, 2].any()
-    for same in (times.Followed(rows.time, rows.event, rows.ends, 5, even=True), followed(least=0)):
+    for same in (times.Followed(rows.time, rows.event, rows.ends, 5, "evenly"), followed(least=0)):
         assert same.up_to_the_last_end() is same
 
 
 def test_time_at_risk_and_events_by_hand():
-    rows = times.Followed(np.array([0.0, 1, 2.5, 9]), np.array([1.0, 1, 0, 1]), np.array([1.0, 3]), 0, even=True)
+    rows = times.Followed(np.array([0.0, 1, 2.5, 9]), np.array([1.0, 1, 0, 1]), np.array([1.0, 3]), 0, "evenly")
     assert rows.spent().tolist() == [[0, 0, 0], [1, 0, 0], [1, 1.5, 0], [1, 2, 6]]
     assert rows.events().tolist() == [2, 0, 1] and rows.censored().tolist() == [0, 1, 0]
+    assert rows.at_risk().tolist() == [3, 3.5]
 
 
 def test_events_are_counted_in_multiples_and_no_finer_than_the_hospital_s_deviation():
     time = np.arange(1.0, 101)
     event = (time % 2 == 0) * 1.0
-    exact = times.upto(time, event, 128.0, 1)
+    exact, leavers = times.upto(time, event, 128.0, 1)
     assert exact[[3, 7, 511]].tolist() == [0, 1, 50]  # up to 1, 2 and 128
-    rounded = times.upto(time, event, 128.0, 5)
+    assert leavers[[3, 7, 511]].tolist() == [1, 2, 100]
+    rounded, some = times.upto(time, event, 128.0, 5)
     assert not (rounded % 5).any() and (rounded <= exact).all() and (exact - rounded).max() < 6
-    close = times.upto(1000 + time / 1e6, event, 1024.0, 5)
+    assert not (some % 5).any() and (some <= leavers).all() and (rounded <= some).all()
+    close, _ = times.upto(1000 + time / 1e6, event, 1024.0, 5)
     assert np.unique(close).tolist() == [0, 50]
     for end in (100.0, 2.0**41):
         with pytest.raises(SafeError, match="do not end there"):
             times.upto(time, event, end, 5)
 
 
+def test_exact_counts_of_cells_add_up_to_those_of_all_rows():
+    rng = np.random.default_rng(0)
+    time, event, part = rng.exponential(9, 200).round(2), rng.integers(0, 2, 200), rng.integers(0, 4, 200)
+    whole = times.upto(time, event, 64.0, 1)
+    parts = [times.upto(time[part == k], event[part == k], 64.0, 1) for k in range(4)]
+    for i in (0, 1):
+        np.testing.assert_array_equal(sum(counts[i] for counts in parts), whole[i])
+
+
+@pytest.mark.parametrize(
+    "time, grain", [([1, 2, 30], 1.0), ([1, 2.5, 3], 0.1), ([0.25, 7, 0.99], 0.01), ([1 / 3, 2, 5], 0.0)]
+)
+def test_the_grain_of_times(time, grain):
+    assert times.grain_of(times.off_grain(np.array(time, float), 1)) == grain
+    assert times.off_grain(np.repeat([1.0, 1.5], [50, 4]), 5).tolist() == [0, 0, 0]  # so few are not told
+
+
 def test_bins_hold_equally_many_events():
     time = np.arange(1.0, 101)
-    counts = times.upto(time, np.ones(100), 128.0, 1)
+    counts, _ = times.upto(time, np.ones(100), 128.0, 1)
     assert times.quantiles(counts, times.cells(128.0), np.array([0.25, 0.5, 1])) == [25.0, 50.0, 100.0]
     assert times.quantiles(np.full(512, 7), times.cells(128.0), np.array([0.25, 0.5])) == [0.25]
     with pytest.raises(SafeError, match="too few rows with the event"):
         times.quantiles(np.zeros(512), times.cells(128.0), np.ones(1))
+
+
+def test_bins_at_equal_steps_of_events_and_leavers():
+    """Half of the rows have the event by 50, all others are censored by 100, but for one event at 100."""
+    time, event = np.arange(1.0, 101), np.append(np.repeat([1.0, 0], [50, 49]), 1.0)
+    counts = times.upto(time, event, 128.0, 1)
+    ends = times.mixed(*counts, times.cells(128.0), 10, 1.0)
+    rising = counts[0] / 51 + counts[1] / 100
+    steps = np.diff(rising[np.searchsorted(times.cells(128.0), ends)], prepend=0)
+    assert len(ends) == 10 and ends[-1] == 100.0 and ends == [float(int(end)) for end in ends]
+    np.testing.assert_allclose(steps, 0.2, atol=0.03)
+    assert sum(end > 50 for end in ends) == 3  # bins at quantiles of events would have one
+    earlier = times.mixed(*times.upto(time, (time <= 50) * 1.0, 128.0, 1), times.cells(128.0), 10, 1.0)
+    assert earlier[-1] == 50.0  # up to the last event
+    with pytest.raises(SafeError, match="too few rows with the event"):
+        times.mixed(np.zeros(512), counts[1], times.cells(128.0), 10, 1.0)
 
 
 @pytest.mark.parametrize("ends", [[], [0.0], [2.0, 1.0], [1.0, np.inf], [[1.0]], list(range(1, 600))])

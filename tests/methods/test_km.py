@@ -14,7 +14,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data import times
 from v6_federated.messages import codec
 from v6_federated.privacy.schema import Column, Schema
-from v6_km.curves import curve, log_rank
+from v6_km.comparison import of_bins, chi_squared
+from v6_km.curves import Counts, curve
 from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.reporting import tables as tables_of
 from v6_workbench.reporting.diagnostics import warnings_about
@@ -30,11 +31,13 @@ PLAIN = {"V6_FEDERATED_AGGREGATION": "plain"}
 
 def counts_of(rows):
     """Rows in bins that hold a quarter of the events each, as one hospital counts these, and after the last."""
-    counts = times.upto(rows.y, np.ones(len(rows.y)), None, 3)
-    (end,) = times.quantiles(counts, times.cells(None), np.ones(1))
-    ends = times.quantiles(times.upto(rows.y, np.ones(len(rows.y)), end, 3), times.cells(end), np.arange(1, 5) / 4)
+    (end,) = times.quantiles(times.upto(rows.y, np.ones(len(rows.y)), None, 3)[0], times.cells(None), np.ones(1))
+    grain = times.grain_of(times.off_grain(rows.y, 3))
+    ends = times.mixed(*times.upto(rows.y, np.ones(len(rows.y)), end, 3), times.cells(end), 4, grain)
     events = [((a < rows.y) & (rows.y <= b)).sum() for a, b in pairwise([-1.0, *ends, np.inf])]
-    return {"ends": np.array(ends), "events": np.array([events]), "censored": np.zeros((1, len(events)))}
+    time = [np.clip(rows.y - a, 0, b - a).sum() for a, b in pairwise([0.0, *ends])]
+    counts = {"events": np.array([events]), "censored": np.zeros((1, len(events))), "time": np.array([time])}
+    return {"ends": np.array(ends), **counts}
 
 
 test_conformance = conformance_tests(
@@ -75,12 +78,14 @@ def on_grid(rows, ends=GRID):
 
 
 @pytest.mark.parametrize("aggregation", ["plain", "masked"])
-def test_curves_and_test_equal_statsmodels_on_the_grid(aggregation):
+def test_curves_and_test_equal_statsmodels_on_whole_times(aggregation):
+    """Each time is the end of a bin, and all times are whole: nothing is lost."""
     rows = patients()
-    rounded = on_grid(rows)
-    result = fit(rounded, subgroup="arm", minimum_at_risk=1, aggregation=aggregation)
+    rounded = rows.assign(months=np.minimum(np.ceil(rows.months), 30))
+    each = [float(t) for t in range(1, 31)]
+    result = fit(rounded, subgroup="arm", grid=each, minimum_at_risk=1, strata="none", aggregation=aggregation)
     statistic, p = survdiff(rounded.months, rounded.dead, rounded.arm)
-    assert result["log_rank"]["df"] == 2
+    assert result["log_rank"]["df"] == 2 and result["log_rank"]["strata"] == "none" and result["grain"] == 1
     np.testing.assert_allclose([result["log_rank"]["statistic"], result["log_rank"]["p"]], [statistic, p], rtol=1e-10)
     assert [found["group"] for found in result["curves_of_survival"]] == ["a", "b", "c"]
     for found in result["curves_of_survival"]:
@@ -89,13 +94,39 @@ def test_curves_and_test_equal_statsmodels_on_the_grid(aggregation):
         mine = {row["end"]: row for row in found["rows"]}
         named = {"survival": theirs.surv_prob, "std_error": theirs.surv_prob_se, "at_risk": theirs.n_risk}
         for name, values in named.items():
-            np.testing.assert_allclose([mine[t][name] for t in theirs.surv_times], values, rtol=1e-10)
+            shown = [t for t in theirs.surv_times if t in mine and mine[t][name] is not None]
+            np.testing.assert_allclose(
+                [mine[t][name] for t in shown], values[np.searchsorted(theirs.surv_times, shown)], rtol=1e-10
+            )
+            assert len(shown) > 9
         assert found["n"] == len(own) and found["events"] == own.dead.sum()
+        assert found["median"] == theirs.quantile(0.5) and found["median_known_to"][1] == found["median"]
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_the_test_by_hospital_equals_statsmodels_on_single_times(aggregation):
+    """By default rows are compared with those of their own hospital, by times that never leave it."""
+    rows = patients()
+    hospital = np.repeat(range(4), np.diff(CUTS))
+    result = fit(rows, subgroup="arm", bins=5, grid=None, aggregation=aggregation)
+    statistic, p = survdiff(rows.months, rows.dead, rows.arm, strata=hospital)
+    found = result["log_rank"]
+    assert (found["df"], found["strata"]) == (2, "hospital")
+    np.testing.assert_allclose([found["statistic"], found["p"]], [statistic, p], rtol=1e-10)
+
+
+def whole(ends, events, censored):
+    """Counts of rows that leave at the ends of their bins."""
+    ends, left = np.array(ends), np.array(events) + np.array(censored)
+    at_risk = left.sum() - np.append(0, np.cumsum(left))[:-2]
+    time = np.diff(ends, prepend=0.0) * at_risk
+    return Counts(ends, np.array(events, float), np.array(censored, float), time)
 
 
 def test_a_curve_by_hand():
     """Five patients at risk, one dies; four, of whom one is censored; three, of whom two die; then nothing is known."""
-    found = curve(None, [1.0, 2.0, 3.0], np.array([1.0, 0, 2, 1]), np.array([0.0, 1, 0, 0]), 0.95, 1)
+    counts = whole([1.0, 2.0, 3.0], [1, 0, 2, 1], [0, 1, 0, 0])
+    found = curve(None, counts, 1.0, 0.95, 1)
     assert [row["at_risk"] for row in found["rows"]] == [5, 4, 3]
     np.testing.assert_allclose([row["survival"] for row in found["rows"]], [4 / 5, 4 / 5, 4 / 15])
     spread = np.sqrt(1 / (5 * 4) + 2 / (3 * 1))
@@ -103,16 +134,41 @@ def test_a_curve_by_hand():
     near = np.log(-np.log(4 / 15)) + stats.norm.ppf(0.975) * spread / np.abs(np.log(4 / 15)) * np.array([1, -1])
     np.testing.assert_allclose([found["rows"][2][end] for end in ("lower", "upper")], np.exp(-np.exp(near)))
     assert found["median"] == 3.0 and (found["n"], found["events"]) == (5, 4)
-    ended = curve(None, [1.0, 2.0, 3.0], np.array([1.0, 0, 2, 1]), np.array([0.0, 1, 0, 0]), 0.95, 4)
+    ended = curve(None, counts, 1.0, 0.95, 4)
     assert [row["end"] for row in ended["rows"]] == [1, 2] and ended["median"] is None
-    nobody = curve(None, [1.0], np.array([4.0, 0]), np.zeros(2), 0.95, 1)["rows"][0]
+    nobody = curve(None, whole([1.0], [4, 0], [0, 0]), 1.0, 0.95, 1)["rows"][0]
     assert nobody["survival"] == 0 and nobody["std_error"] is None and nobody["lower"] is None
+
+
+def test_a_wide_bin_by_hand():
+    """Ten patients; in a bin of 4 months two die and two are censored, so that 32 months are spent at risk."""
+    counts = Counts(np.array([4.0]), np.array([2.0, 0]), np.array([2.0, 6]), np.array([32.0]))
+    (row,) = curve(None, counts, 0.0, 0.95, 1)["rows"]
+    assert row["survival"] == pytest.approx(1 - 2 / 9)  # 8 at risk in the mean, and half of the two
+    assert row["std_error"] == pytest.approx(7 / 9 * np.sqrt(2 / (9 * 7)))
+    (row,) = curve(None, counts, 2.0, 0.95, 1)["rows"]
+    assert row["survival"] == pytest.approx(1 - 2 / 8.5)  # of two times in the bin
+
+
+def test_the_median_lies_within_its_bin():
+    """Of 100 patients 40 die in the first year and 30 in the second: log S is a line between .6 and .3."""
+    counts = Counts(np.array([12.0, 24]), np.array([40.0, 30, 0]), np.array([0.0, 0, 30]), np.array([960.0, 540]))
+    found = curve(None, counts, 0.0, 0.95, 1)
+    np.testing.assert_allclose([row["survival"] for row in found["rows"]], [0.6, 0.3])
+    assert found["median"] == pytest.approx(12 + 12 * np.log(0.6 / 0.5) / np.log(0.6 / 0.3), abs=1e-3)
+    assert found["median_known_to"] == [12, 24]
+    in_months = 1 - np.array([40, 30]) / (np.array([80, 45]) + np.array([20, 15]) * 11 / 12)  # some events are tied
+    crossing = 12 + 12 * np.log(in_months[0] / 0.5) / -np.log(in_months[1])
+    assert curve(None, counts, 1.0, 0.95, 1)["median"] == np.ceil(crossing) == 15  # the first whole month
+    assert found["median_lower"] < found["median"] < found["median_upper"]
+    few = curve(None, Counts(counts.ends, counts.events / 10, counts.censored / 10, counts.time / 10), 0.0, 0.95, 1)
+    assert few["median_lower"] > 12  # log(-log S) of fewer than five events tells nothing
 
 
 def test_each_line_of_the_table_can_be_computed_from_the_one_before():
     """Those at risk, less those who leave, are at risk next; without censoring, the survival is the share who stay."""
     events, censored = np.array([2.0, 1, 3, 2, 1, 0]), np.array([0.0, 0, 0, 4, 1, 6])
-    found = curve(None, [1.0, 2.0, 3.0, 4.0, 5.0], events, censored, 0.95, 1)
+    found = curve(None, whole([1.0, 2.0, 3.0, 4.0, 5.0], events, censored), 1.0, 0.95, 1)
     shown = tables_of.survival_table({"curves_of_survival": [found], "confidence": 0.95}, most=3)
     until, at_risk, happened, left, survival, _ = ([*column.cells] for column in shown.columns)
     assert [column.header for column in shown.columns][:4] == ["until", "at risk", "events", "censored"]
@@ -125,7 +181,7 @@ def test_one_group_has_no_test():
     rows = patients()
     result = fit(rows, minimum_at_risk=1)
     assert result["log_rank"] is None and [found["group"] for found in result["curves_of_survival"]] == [None]
-    assert log_rank(np.zeros((2, 3)), np.ones((2, 3))) is None
+    assert chi_squared(np.zeros(2), np.zeros((2, 2)), "none") is None
 
 
 def test_bins_at_quantiles_and_under_careful_hospitals_come_near_the_exact_curve():
@@ -161,7 +217,7 @@ def test_curves_of_groups_at_careful_hospitals_hold_the_exact_ones_in_their_inte
 def test_levels_that_few_rows_have_are_in_no_group():
     rows = patients()
     rows.loc[[0, 1], "arm"] = "rare"
-    result = fit(rows, subgroup="arm", environment={"V6_FEDERATED_PROFILE": "careful"})
+    result = fit(rows, subgroup="arm", environment={"V6_FEDERATED_PROFILE": "careful", **PLAIN})
     assert [found["group"] for found in result["curves_of_survival"]] == ["a", "b", "c"]
     # the hospital of the rare ones leaves out its smallest group as well, and each one groups that are soon too small
     left_out = {2: ["rare", rows[: CUTS[1]].arm.value_counts()[["a", "b", "c"]].idxmin()]}
@@ -188,8 +244,11 @@ def test_what_groups_leave_of_all_rows_is_not_a_few(aggregation):
     (whole,) = fit(rows, **own)["curves_of_survival"]
     alone = rows[CUTS[2] : CUTS[3]]
     smallest = alone.arm.value_counts()[["a", "b", "c"]].idxmin()
-    assert sum(part["n"] for part in parts) == counted(rows, {5: ["rare", smallest]})
-    assert whole["n"] - sum(part["n"] for part in parts) > 10
+    if aggregation == "plain":
+        assert sum(part["n"] for part in parts) == counted(rows, {5: ["rare", smallest]})
+    assert whole["n"] - sum(part["n"] or 0 for part in parts) > 10
+    rest = {part["group"]: part["left_with"] for part in parts if part["left_with"]}
+    assert rest == {smallest: (alone.arm == smallest).sum()}
 
 
 def test_a_request_for_each_group_tells_no_more():
@@ -208,7 +267,7 @@ def leaving(tables, levels):
     data = {**JOB["data"], "event": "dead", "time": "months", "features": [], "classes": None, "supervised": False}
     job = {**JOB, "method": "km", "model": None, "precision": "float64", "participants": [2, 3, 5, 9]}
     job["data"] = {**data, "subgroup": "arm", "levels": levels}
-    kwargs = {"job": job, "round": 1, "ends": GRID}
+    kwargs = {"job": job, "round": 1, "ends": GRID, "strata": "none"}
     with MockNetwork("v6_km", tables, environment={"V6_FEDERATED_PROFILE": "careful", **PLAIN}) as network:
         client = network.client()
         task = client.task.create({"method": "leaving", "kwargs": kwargs}, [3])
@@ -329,14 +388,16 @@ def test_careful_hospitals_bias_neither_curves_nor_the_test():
         tables = alike({"common": 120, "rare": 30}, seed=seed).values()
         rows = pd.concat(tables)
         ends = np.unique(np.quantile(rows.months[rows.dead > 0], np.arange(1, 51) / 50))
-        counts = np.zeros((2, 2, len(ends) + 1))
-        for of_group, arm in zip(counts, ("common", "rare"), strict=True):
+        counts, spent = np.zeros((2, 2, len(ends) + 1)), np.zeros((2, len(ends)))
+        for g, arm in enumerate(("common", "rare")):
             for table in tables:
                 own = table[table.arm == arm]
-                all_rows = times.Followed(own.months.to_numpy(), own.dead.to_numpy() * 1.0, ends, 5, even=True)
-                of_group += all_rows.while_known().events(), all_rows.while_known().censored()
-        differ += log_rank(counts[:, 0], counts[:, 1])["p"] < 0.05
-        shown = [row for row in curve("rare", ends, *counts[1], 0.95, 10)["rows"] if row["end"] <= 15][-1]
+                rows = times.Followed(own.months.to_numpy(), own.dead.to_numpy() * 1.0, ends, 5, "by time").while_known()
+                counts[g] += rows.events(), rows.censored()
+                spent[g] += rows.at_risk()
+        differ += chi_squared(*of_bins(counts[:, 0, :-1], spent, np.diff(ends, prepend=0), 0.01), "none")["p"] < 0.05
+        found = curve("rare", Counts(ends, *counts[1], spent[1]), 0.01, 0.95, 10)
+        shown = [row for row in found["rows"] if row["end"] <= 15][-1]
         hold += shown["lower"] < np.exp(-(shown["end"] - 0.01) / 50) < shown["upper"]
     assert 0.015 < differ / runs < 0.1 and 0.91 < hold / runs < 0.995
 

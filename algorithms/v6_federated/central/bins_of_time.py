@@ -1,5 +1,6 @@
 """Bins of time for the rows of all nodes: those that a job names, or quantiles of rounded counts of events."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -39,17 +40,33 @@ def check_grid(settings: Any, between: bool = False) -> None:
         raise SafeError("bins has no effect with grid, which names the ends of bins; leave one of them out")
 
 
-def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None, between: bool = False) -> list[float]:
-    """Choose ends of bins: those of the grid, or such that bins hold about equally many events, or both.
+@dataclass(frozen=True)
+class Counted:
+    """What all nodes count by cell of time.
+
+    Attributes:
+        ends: of the cells (C,).
+        events: up to each (C,).
+        leavers: rows that leave up to each (C,).
+        off_grain: rows whose time is no multiple of each of ``times.GRAINS``.
+    """
+
+    ends: Array
+    events: Array
+    leavers: Array
+    off_grain: Array
+
+
+def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None) -> list[float]:
+    """Choose ends of bins: those of the grid, or such that bins hold about equally many events.
 
     For the latter, two requests: events up to powers of 2, and then up to the ends of equal cells below the power that
-    holds them all. The nodes round their counts down.
+    holds them all. The nodes round their counts down, except in a study.
 
     Args:
         federation: the nodes, whose function ``count_events`` is asked.
         shares: of the events, up to the end of each bin (B,).
         grid: the ends that the job names; None if it names none.
-        between: whether bins end between those of the grid too.
 
     Returns:
         The ends; fewer than B if many events happened at the same time.
@@ -58,35 +75,63 @@ def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None
         SafeError: there are too few events to count.
         CollectResultsError: fewer nodes answered than the job needs.
     """
+    if grid:
+        return [*map(float, grid)]
+    counted = _counted(federation, _last_end(_counted(federation, None)))
+    return times.quantiles(counted.events, counted.ends, shares)
+
+
+def mixed_bins(federation: Federation, bins: int, grid: list[float] | None) -> tuple[list[float], float]:
+    """Choose ends of bins at equal steps of events and leavers, and those of the grid, by the same two requests.
+
+    Args:
+        federation: the nodes, whose function ``count_events`` is asked.
+        bins: their number, B.
+        grid: further ends that the job names; None if it names none.
+
+    Returns:
+        The ends, and the grain of times: 0 if these are continuous.
+
+    Raises:
+        SafeError: there are too few events to count.
+        CollectResultsError: fewer nodes answered than the job needs.
+    """
     named = [*map(float, grid or ())]
-    if named and not between:
-        return named
     rough = _counted(federation, None)
-    if named and not rough.any():
-        return named
-    (end,) = times.quantiles(rough, times.cells(None), np.ones(1))
-    return sorted({*named, *times.quantiles(_counted(federation, end), times.cells(end), shares)})
+    grain = times.grain_of(rough.off_grain)
+    if named and not rough.events.any():
+        return named, grain
+    counted = _counted(federation, _last_end(rough))
+    return sorted({*named, *times.mixed(counted.events, counted.leavers, counted.ends, bins, grain)}), grain
 
 
-def _counted(federation: Federation, end: float | None) -> Array:
-    """Events at all nodes up to the end of each cell."""
-    shape = times.cells(end).shape
+def _last_end(rough: Counted) -> float:
+    """The power of 2 up to which all events happen."""
+    (end,) = times.quantiles(rough.events, rough.ends, np.ones(1))
+    return end
+
+
+def _counted(federation: Federation, end: float | None) -> Counted:
+    """Events and leavers at all nodes up to the end of each cell."""
+    cells = times.cells(end)
+    shapes = {"counts": cells.shape, "leavers": cells.shape, "off_grain": (len(times.GRAINS),)}
     answers = federation.ask(
         "count_events",
         federation.organizations,
-        returns={"counts": shape},
-        means={"counts": ["count"]},
-        measures={"counts": None},
+        returns=shapes,
+        means={name: ["count"] for name in shapes},
+        measures=dict.fromkeys(shapes),
         validate=_wrong,
         end=end,
     )
     federation.count_preparation(answers)
-    return answers.whole_sum("counts")
+    return Counted(cells, *(answers.whole_sum(name) for name in shapes))
 
 
 def _wrong(answer: Answer) -> str | None:
     """What is wrong with a node's counts; None if nothing is."""
-    counts = answer["counts"]
-    if (np.diff(counts, prepend=0) < 0).any() or counts[-1] > answer.n:
+    events, leavers, off = answer["counts"], answer["leavers"], answer["off_grain"]
+    rising = all((np.diff(counts, prepend=0) >= 0).all() and counts[-1] <= answer.n for counts in (events, leavers))
+    if not rising or (events > leavers).any() or off.min() < 0 or off.max() > answer.n:
         return f"sent counts of events that {answer.n} rows cannot have; expected some that rise"
     return None

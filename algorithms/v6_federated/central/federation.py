@@ -235,6 +235,16 @@ class Federation:
         return self._tasks.job.data.levels
 
     @property
+    def least(self) -> int:
+        """Rows or events that a count over all hospitals must have to be written into the result; 0 if any may be.
+
+        In a study nodes send exact counts, and what is small over its block is central's to join or to leave out, by
+        the limit of the node where central runs. Elsewhere nodes have kept their own minimum.
+        """
+        masks = self._tasks.masks
+        return self._policy.minimum_rows_a_side if masks is not None and masks.mode == "pinned" else 0
+
+    @property
     def history(self) -> Sequence[Mapping[str, Any]]:
         """A row a round so far, as in the result."""
         return self._history.rounds

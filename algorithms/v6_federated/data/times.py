@@ -5,8 +5,10 @@ and what is summed in them is spread over them. So are all bins once few rows ar
 only until then.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -15,9 +17,9 @@ from v6_federated.base.errors import SafeError
 
 CELLS = 512  # equal ones in which events are counted before bins are chosen
 POWERS = [2.0**k for k in range(-20, 41)]  # where the cells can end: times from 1e-6 to 1e12
-GRAIN = (
-    256  # times closer than this fraction of a hospital's own standard deviation count as one when cells are counted
-)
+COARSE = 256  # times closer than this fraction of a hospital's own deviation count as one in rounded counts of cells
+GRAINS = (1.0, 0.1, 0.01)  # times may be multiples of one of them: of days, months or decimals
+FINEST = 2.0**-30  # of the last end of a bin: to multiples of this each row's time at risk is rounded
 MOST = 500  # bins
 AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when it begins
 FOLLOWED = 4  # times the same: so many are followed at all, so that enough can leave until then
@@ -43,17 +45,17 @@ def checked_ends(ends: Sequence[float] | Array) -> Array:
     return found
 
 
-def upto(time: Array, event: Array, end: float | None, step: int) -> Array:
-    """Count the events up to the end of each cell.
+def upto(time: Array, event: Array, end: float | None, step: int) -> tuple[Array, Array]:
+    """Count the events, and all rows that leave, up to the end of each cell.
 
     Args:
         time: of event or censoring (n,).
         event: 1 for an event (n,).
         end: the end of the last of ``CELLS`` equal cells, one of ``POWERS``; None means that these are the cells' ends.
-        step: counts are rounded down to multiples of it.
+        step: counts are rounded down to multiples of it. If it is 1, they are those of the rows, and add up.
 
     Returns:
-        The counts, whole numbers, as many as ``cells`` returns.
+        The counts of events and of leavers, whole numbers, as many of each as ``cells`` returns.
 
     Raises:
         SafeError: no cells end there, or a time is below 0.
@@ -62,9 +64,37 @@ def upto(time: Array, event: Array, end: float | None, step: int) -> Array:
     if end is not None and end not in POWERS:
         raise SafeError("cells of time do not end there; expected a power of 2, as central sends it")
     at = cells(end)
-    grain = float(np.std(time)) / GRAIN if step > 1 else 0.0
-    at = np.floor(at / grain) * grain if grain else at
-    return np.searchsorted(np.sort(time[event > 0]), at, side="right") // step * step
+    coarse = float(np.std(time)) / COARSE if step > 1 else 0.0
+    at = np.floor(at / coarse) * coarse if coarse else at
+    events, leavers = (np.searchsorted(np.sort(which), at, side="right") for which in (time[event > 0], time))
+    return events // step * step, leavers // step * step
+
+
+def off_grain(time: Array, step: int) -> Array:
+    """Count the rows whose time is no multiple of each of ``GRAINS``.
+
+    Args:
+        time: of event or censoring (n,).
+        step: counts are rounded down to multiples of it.
+
+    Returns:
+        The counts, whole numbers.
+    """
+    multiples = time[:, None] / np.array(GRAINS)
+    off = np.abs(multiples - np.rint(multiples)) > 1e-6 * np.maximum(1.0, multiples)
+    return off.sum(axis=0) // step * step
+
+
+def grain_of(off: Array) -> float:
+    """Find the grain of times.
+
+    Args:
+        off: rows of all nodes whose time is no multiple of each of ``GRAINS``.
+
+    Returns:
+        The largest of these of which all times are multiples; 0 if there is none.
+    """
+    return next((grain for grain, rows in zip(GRAINS, off, strict=True) if not rows), 0.0)
 
 
 def cells(end: float | None) -> Array:
@@ -93,12 +123,45 @@ def quantiles(counts: Array, ends: Array, shares: Array) -> list[float]:
     Raises:
         SafeError: there are too few events to count.
     """
-    if not counts[-1]:
+    _check_some(counts)
+    return [float(t) for t in ends[np.unique(np.searchsorted(counts, shares * counts[-1] - 1e-9))]]
+
+
+def mixed(events: Array, leavers: Array, ends: Array, bins: int, grain: float) -> list[float]:
+    """Choose ends of bins at equal steps of events and leavers, up to the last event.
+
+    In bins of equal events the last ones are years wide. Of the share of the events and that of the leavers, the sum
+    rises by as much in each bin.
+
+    Args:
+        events: up to the end of each cell (C,), over all nodes.
+        leavers: the same of all rows that leave (C,).
+        ends: of the cells (C,).
+        bins: their number, B.
+        grain: of the times; bins end at multiples of it. 0 means that times are continuous.
+
+    Returns:
+        The ends; fewer than B if many rows leave in few cells.
+
+    Raises:
+        SafeError: there are too few events to count.
+    """
+    _check_some(events)
+    last = int(np.searchsorted(events, events[-1]))
+    rising = events[: last + 1] / events[-1] + leavers[: last + 1] / max(leavers[-1], 1)
+    chosen = ends[np.unique(np.searchsorted(rising, np.arange(1, bins + 1) / bins * rising[-1] - 1e-9))]
+    if grain:  # no time is between a multiple and the end of its cell
+        chosen = np.unique(np.floor(chosen / grain + 1e-9) * grain)
+    return [float(t) for t in chosen if t > 0] or [grain or float(ends[0])]
+
+
+def _check_some(events: Array) -> None:
+    """Reject counts without events."""
+    if not events[-1]:
         raise SafeError(
             "hospitals have too few rows with the event to choose bins of time; name the column in event whose value "
             "is 1 for an event, or set the ends of bins, such as grid=[6,12,24]"
         )
-    return [float(t) for t in ends[np.unique(np.searchsorted(counts, shares * counts[-1] - 1e-9))]]
 
 
 def signed(time: Array, event: Array) -> Array:
@@ -146,6 +209,18 @@ def check_times(time: Array) -> None:
         raise SafeError("the label holds times below 0; expected the time from entry to the event or to censoring")
 
 
+def unit_of(ends: Array) -> float:
+    """Say to multiples of what each row's time at risk is rounded, so that sums over any rows add up to the last bit.
+
+    Args:
+        ends: of bins (B,).
+
+    Returns:
+        A power of 2.
+    """
+    return FINEST * 2.0 ** math.ceil(math.log2(float(ends[-1])))
+
+
 @dataclass(frozen=True)
 class Followed:
     """Rows that are followed over bins of time, as far as a hospital lets it be seen.
@@ -155,8 +230,8 @@ class Followed:
         event: 1 for an event, 0 for censoring (n,).
         ends: of the bins but the last, which is open (B - 1,).
         least: rows that a bin must lose, and events that it must have, unless it has none; 0 means any number.
-        even: whether bins hold about equally many events of all hospitals, as quantiles do: those of joined bins are
-            then spread evenly over these, and otherwise by width.
+        spread: how the events of joined bins are spread over these: evenly, where bins hold about equally many events
+            of all hospitals, by their width, or by the time at risk in them.
         until: bins in which they are followed; None means all.
         left: 1 for each row that is still at risk when these end (n,); None if nobody looks.
 
@@ -168,7 +243,7 @@ class Followed:
     event: Array
     ends: Array
     least: int
-    even: bool
+    spread: Literal["evenly", "by width", "by time"]
     until: int | None = None
     left: Array | None = None
 
@@ -204,7 +279,7 @@ class Followed:
 
     def up_to_the_last_end(self) -> "Followed":
         """Censor the same rows at the last end, if bins may have to be joined by width: the open one has none."""
-        if self.even or not self.least:
+        if self.spread != "by width" or not self.least:
             return self
         event = np.where(self.time > self.ends[-1], 0.0, self.event)
         return replace(self, time=np.minimum(self.time, self.ends[-1]), event=event, until=len(self.ends))
@@ -219,6 +294,19 @@ class Followed:
         begins = np.concatenate([[0.0], self.ends])
         spent = np.clip(self.time[:, None] - begins, 0, np.append(np.diff(begins), np.inf))
         return self._spread(spent, np.ones(len(self.time)), self._widths)
+
+    def at_risk(self) -> Array:
+        """The time at risk of all rows in each bin but the last (B - 1,), spread in the same way.
+
+        Each row's times are rounded to multiples of ``unit_of``: sums of these have no rounding of their own.
+        """
+        unit = unit_of(self.ends)
+        time = np.sort(self.time)
+        until = np.searchsorted(time, self.ends, side="right")
+        spent = np.append(0, np.cumsum(np.rint(np.minimum(time, self.ends[-1]) / unit).astype(np.int64)))[until]
+        spent += (len(time) - until) * np.rint(self.ends / unit).astype(np.int64)
+        found = np.append(np.diff(spent, prepend=0) * unit, 0.0)
+        return self._spread(found, np.ones(len(self.time)), self._widths)[:-1]
 
     def events(self) -> Array:
         """The events in each bin (B,), spread over joined bins."""
@@ -240,7 +328,12 @@ class Followed:
 
     def _counted(self, which: Array) -> Array:
         B = len(self.ends) + 1
-        return self._spread(np.bincount(self.bins, which, B), which, np.ones(B) if self.even else self._widths)
+        shares = {
+            "evenly": lambda: np.ones(B),
+            "by width": lambda: self._widths,
+            "by time": lambda: np.append(self.at_risk(), 0.0) + 1e-9 * self._widths,
+        }[self.spread]()
+        return self._spread(np.bincount(self.bins, which, B), which, shares)
 
     @property
     def _widths(self) -> Array:

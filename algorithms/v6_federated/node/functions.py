@@ -245,21 +245,26 @@ def _check_center(node: Node, statistic: str, center: Any, columns: Sequence[str
 
 @partial(weights="one")
 def count_events(node: Node, *, end: float | None = None) -> dict[str, Any]:
-    """Count events up to the end of each cell of time, so that central can choose bins, see ``times.upto``.
+    """Count events and leavers up to the end of each cell of time, so that central can choose bins, see ``times.upto``.
 
     Args:
         node: this node.
         end: the end of the last of equal cells; None for cells that end at powers of 2.
 
     Returns:
-        ``counts``, in multiples of the rows that a class must have.
+        ``counts`` of events and ``leavers``, all rows that leave, by cell; and ``off_grain``, the rows whose time is no
+        multiple of each of ``times.GRAINS``. In a study they are exact, so that sums over a block do not depend on who
+        has which rows; otherwise they are in multiples of the rows that a class must have.
 
     Raises:
         SafeError: no cells end there, or the rows hold no times.
-        PrivacyThresholdViolation: there are too few rows or events.
+        PrivacyThresholdViolation: there are too few rows.
     """
-    time, event = node.times()
-    return {"counts": times.upto(time, event, end, node.policy.minimum_rows_a_class).astype(np.float64)}
+    time, event = node.times(few_events=True)
+    step = 1 if node.pinned else node.policy.minimum_rows_a_class
+    counts, leavers = times.upto(time, event, end, step)
+    found = {"counts": counts, "leavers": leavers, "off_grain": times.off_grain(time, step)}
+    return {name: values.astype(np.float64) for name, values in found.items()}
 
 
 @partial

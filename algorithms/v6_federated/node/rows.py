@@ -4,7 +4,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,21 @@ from v6_federated.privacy.levels import countable
 from v6_federated.privacy.schema import Schema
 
 FAR_APART = "The model's predictions are far apart; bring columns to one scale (--preprocess standardize), lower lr"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows by the levels of the job's column of subgroups.
+
+    Attributes:
+        index: the level of each row (n,); 0 if the job names no column, and -1 in rows that are in no group.
+        few: rows of each level that is left out as too few rows have it (G,).
+        others: rows of each level that is left out as all rows without it would be too few (G,).
+    """
+
+    index: Array
+    few: Array
+    others: Array
 
 
 class NodeRows:
@@ -396,8 +411,11 @@ class NodeRows:
             self.policy.check_marks(column, len(found.marks(self.policy.minimum_rows_a_side).columns))
         return found.X[:, 0]
 
-    def times(self) -> tuple[Array, Array]:
+    def times(self, few_events: bool = False) -> tuple[Array, Array]:
         """Return the times of the rows to train on: the label, or a column of its own if there is none.
+
+        Args:
+            few_events: whether few rows may have the event, as what is computed is about other rows too.
 
         Returns:
             Times of the event or of censoring (n,), and 1 for an event or 0 for censoring (n,), float64.
@@ -412,27 +430,36 @@ class NodeRows:
             time, event = self.rows.y, np.ones(self.n)
         else:
             time, event = times.parted(self.rows.y)
-        self.policy.check_events(int(event.sum()))
+        if not few_events:
+            self.policy.check_events(int(event.sum()))
         return time, event
 
-    def groups(self) -> Array:
+    def groups(self) -> Groups:
         """Sort the rows to train on by the levels of the job's column of subgroups.
 
+        Levels that too few rows have are left out, and while their rows are too few, the smallest other level too: see
+        ``countable``. Not in a study, where what is small over a block is left out by central's code.
+
         Returns:
-            The index of each row's level (n,); 0 if the job names no column, and -1 in rows with none of the levels,
-            or with one that too few rows have. While there are such rows, but too few of them, the smallest level is
-            left out too: see ``countable``.
+            The groups.
         """
         self._check_covered()
-        spec = self.job.data
+        spec, G = self.job.data, max(len(self.job.data.levels), 1)
         if spec.subgroup is None:
-            return np.zeros(self.n, np.intp)
+            return Groups(np.zeros(self.n, np.intp), np.zeros(G, np.intp), np.zeros(G, np.intp))
         kept, _ = self.source.split(spec, self.identity, self.policy.minimum_rows)
         said = self.source.words(spec.subgroup)[kept]
-        least = self.policy.minimum_rows_a_class
-        counted = countable(said, np.zeros(len(said), np.intp), lambda rows: ((rows > 0) & (rows < least)).any(axis=-1))
-        place = {level: i for i, level in enumerate(spec.levels) if level in counted}
-        return np.array([place.get(word, -1) for word in said], np.intp)
+        place = {level: i for i, level in enumerate(spec.levels)}
+        index = np.array([place.get(word, -1) for word in said], np.intp)
+        rows, least = np.bincount(index[index >= 0], minlength=G), self.policy.minimum_rows_a_class
+        few, others = np.zeros(G, np.intp), np.zeros(G, np.intp)
+        if not self.pinned:
+            one_class = np.zeros(len(said), np.intp)
+            counted = countable(said, one_class, lambda rows: ((rows > 0) & (rows < least)).any(axis=-1))
+            out = np.array([level not in counted for level in spec.levels])
+            few, others = np.where(out & (rows < least), rows, 0), np.where(out & (rows >= least), rows, 0)
+            index[np.append(out, False)[index]] = -1
+        return Groups(index, few, others)
 
     def check_time(self) -> None:
         """End a task that takes longer than the operator allows.

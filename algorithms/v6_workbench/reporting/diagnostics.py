@@ -74,22 +74,35 @@ def _of_the_model(result: Result) -> list[str] | None:
 
 
 def left_out_of_curves(result: Result) -> list[str]:
-    """Say that survival curves lack the rows of groups that are too small at some hospital.
+    """Say that survival curves lack rows of groups that are too small at some hospital, or are not shown.
 
     Args:
         result: the result.
 
     Returns:
-        One line, or none.
+        A line for each reason.
     """
-    found = [c for c in result.get("curves_of_survival") or () if c["left_out"]]
-    if not found:
-        return []
-    rows = [f"{c['left_out']} of {c['group']}" if c["group"] is not None else f"{c['left_out']}" for c in found]
-    return [
-        f"rows that are in no curve: {shortened(rows, 5)}. At their hospital, the group has fewer rows than its limits "
-        "require (20 at careful hospitals, 10 of which are still at risk at the end of the first bin)"
+    curves = result.get("curves_of_survival") or ()
+    whose = [("" if c["group"] is None else f" of {c['group']}", c) for c in curves]
+    few = [f"{n}{of}" for of, c in whose if (n := c["left_out"] - c.get("left_with", 0))]
+    rest = [f"{c['left_with']}{of}" for of, c in whose if c.get("left_with")]
+    hidden = [f"{c['group']}: {c['hidden']}" if c["group"] is not None else c["hidden"] for c in curves if "hidden" in c]
+    lines = [
+        (
+            few,
+            "rows that are in no curve",
+            "At their hospital, the group has fewer rows than its limits require (20 at careful hospitals, 10 of which "
+            "are still at risk at the end of the first bin). A study of the hospitals counts them",
+        ),
+        (
+            rest,
+            "rows that are in no curve since another group is rare",
+            "At their hospital, all rows less these would be the few of another group. A study of the hospitals counts "
+            "them",
+        ),
+        (hidden, "groups that are not shown", "Sums under masks are shown if several hospitals have rows in them"),
     ]
+    return [f"{what}: {shortened(found, 5)}. {why}" for found, what, why in lines if found]
 
 
 def stopped(result: Result) -> list[str]:

@@ -9,7 +9,7 @@ from v6_workbench.reporting.summary import Result
 
 
 def survival(result: Result, ticks: int = 6) -> Figure | None:
-    """Draw survival curves with their intervals, and the numbers at risk below.
+    """Draw survival curves with their intervals, and the numbers at risk below. In a bin, a curve falls in a line.
 
     Args:
         result: the result.
@@ -29,9 +29,9 @@ def survival(result: Result, ticks: int = 6) -> Figure | None:
         rows, colour = found["rows"], COLOURS[i % len(COLOURS)]
         ends, at_risk = [0.0, *(row["end"] for row in rows)], [row["at_risk"] for row in rows]
         name = "all" if found["group"] is None else plain(str(found["group"]))
-        axis.step(ends, [1.0, *(row["survival"] for row in rows)], color=colour, where="post", label=name)
+        axis.plot(ends, [1.0, *(row["survival"] for row in rows)], color=colour, label=name)
         bands = [[1.0, *(np.nan if row[side] is None else row[side] for row in rows)] for side in ("lower", "upper")]
-        axis.fill_between(ends, *bands, step="post", color=colour, alpha=0.15, linewidth=0)
+        axis.fill_between(ends, *bands, color=colour, alpha=0.15, linewidth=0)
         left = at_risk[-1] - rows[-1]["events"] - rows[-1]["censored"]
         for time in times[times <= ends[-1] + 1e-9]:  # within a bin, about as many leave in any time
             there = np.interp(time, ends, [*at_risk, left])

@@ -31,7 +31,8 @@ def survival_table(result: Result, most: int = 12) -> Table | None:
     out = empty("group" if named else None)
     add_numbers(out, "until", "at risk", "events", "censored", "survival", inside, no_wrap=True)
     for found in curves:
-        rows = found["rows"]
+        if not (rows := found["rows"]):
+            continue
         step = -(-len(rows) // most) or 1
         lines = [*range(step, len(rows) + step, step)]
         if named_ends := result.get("grid"):
@@ -59,19 +60,27 @@ def survival_of(result: Result) -> str:
     curves, said = list[str](), list[str]()
     for found in result.get("curves_of_survival") or ():
         who = "" if found["group"] is None else f"{found['group']}: "
+        if found.get("hidden"):
+            curves.append(f"{who}not shown ({found['hidden']})")
+            continue
         about = f"{counted(found['n'], 'row')}, {counted(found['events'], 'event')}"
         curves.append(f"{who}{about}, median {_median(found)}")
     if curves:
         said.append(shortened(curves, MOST_GROUPS, "; "))
     if test := result.get("log_rank"):
         freedom = counted(test["df"], "degree") + " of freedom"
-        said.append(f"log-rank test {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")
+        of = {"hospital": " stratified by hospital", "none": ""}[test.get("strata", "none")]
+        said.append(f"log-rank test{of} {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")
+    elif why := result.get("log_rank_hidden"):
+        said.append(f"log-rank test not shown ({why})")
     return "; ".join(said)
 
 
 def _median(curve: Result) -> str:
-    """A curve's median with its interval."""
+    """A curve's median with its interval, and how well bins let it be known."""
     if curve["median"] is None:
-        return "not reached"
+        return f"not reached by {curve['rows'][-1]['end']:.4g}" if curve["rows"] else "not known"
     lower, upper = ("?" if curve[end] is None else f"{curve[end]:.4g}" for end in ("median_lower", "median_upper"))
-    return f"{curve['median']:.4g} ({lower} to {upper})"
+    begin, end = curve.get("median_known_to") or (None, None)
+    known = "" if begin is None else f", known to be from {begin:.4g} to {'?' if end is None else f'{end:.4g}'}"
+    return f"{curve['median']:.4g} ({lower} to {upper}{known})"

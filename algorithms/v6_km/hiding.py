@@ -1,0 +1,56 @@
+"""Which groups central does not write into the result, since their sums would be about one or two hospitals.
+
+It is a promise of this code: central itself has seen the sums.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from v6_km.curves import Counts
+
+HOSPITALS = 3  # that must have rows of a group
+
+
+def hidden(
+    groups: Sequence[str | None], counts: Sequence[Counts], n: int, sums: Mapping[str, np.ndarray], least: int
+) -> list[str | None]:
+    """Choose the groups that are not shown, where nodes answer under masks.
+
+    A hospital with too few rows of a group answers zeros, so that a sum over all may be one hospital's counts. The same
+    is true of all rows without those of the groups that are shown: another job brings the sum over all rows. So while
+    those left are of one or two hospitals, the smallest group is not shown either.
+
+    Args:
+        groups: their names.
+        counts: of each, over all hospitals.
+        n: rows of all hospitals.
+        sums: ``contributes`` (G + 1,), how many hospitals have rows in each group, and in none; ``left_out`` and
+            ``left_with`` (G,), rows that hospitals have left out.
+        least: rows, and events, that a group must have over all hospitals, unless it has none; 0 if nodes have their
+            own minimum.
+
+    Returns:
+        Why each of them is not shown; None if it is.
+    """
+    rows = np.array([of_group.at_risk[0] for of_group in counts])
+    events = np.array([of_group.events.sum() for of_group in counts])
+    hospitals = sums["contributes"]
+    why: list[str | None] = []
+    for g in range(len(groups)):
+        if hospitals[g] < HOSPITALS:
+            some = "no hospital has" if not hospitals[g] else f"fewer than {HOSPITALS} hospitals have"
+            why.append(f"{some} enough rows of it")
+        elif rows[g] < least or 0 < events[g] < least:
+            why.append(f"fewer than {least} rows {'have the event' if rows[g] >= least else 'of all hospitals'}")
+        else:
+            why.append(None)
+    ungrouped = n - rows.sum() - sums["left_out"].sum() - sums["left_with"].sum()
+    rest = [(str(groups[g]), rows[g]) for g in range(len(groups)) if why[g] is not None and rows[g] > 0]
+    if least and ungrouped > 0.5 and (ungrouped < least or hospitals[-1] < HOSPITALS):
+        rest.append(("no group", ungrouped))
+    shown = [g for g in range(len(groups)) if why[g] is None]
+    if rest and shown:  # with the smallest of these, which several hospitals have, what is left is of several too
+        named = " and ".join(name for name, _ in rest)
+        why[min(shown, key=lambda g: rows[g])] = f"all rows less those of the groups shown would be the few of {named}"
+    return why
