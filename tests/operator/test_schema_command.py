@@ -221,6 +221,7 @@ def test_check_says_what_a_job_would_see(call, patients, tmp_path):
     assert status == 0 and f"{patients} fits" in lines
     assert "note: 3 row(s) have an undeclared level of thal, which counts as unknown" in lines
     later = clinic(400, seed=1)
+    later["id"] = 10_008
     later.loc[0, "age"], later.loc[1, "ill"], later.loc[2, "pain"] = 200, "maybe", np.nan
     later.to_csv(patients, index=False)
     status, lines, answer, _ = call("schema", "check", folder, "--table", patients)
@@ -252,7 +253,62 @@ def test_codes_can_be_declared_as_words(patients):
     columns = [Column("pain", "words", levels=("1", "2", "3")) if c.name == "pain" else c for c in made.columns]
     problems, notes = compared(Schema(tuple(columns), made.label, made.classes), patients)
     fours = int((clinic()["pain"] == 4).sum())
-    assert not problems and f"{fours} row(s) have an undeclared level of pain" in "\n".join(notes)
+    assert problems == [
+        f"{fours} of {N} row(s) have an undeclared level of pain, which counts as unknown; write the levels as the "
+        "schema does, or agree on more"
+    ]
+
+
+DECLARED = Schema(
+    (Column("age", "number", 32, 92), Column("sex", "words", levels=("f", "m"))), "stay", bounds=(0.0, 30.0)
+)
+
+
+def stays(n=100):
+    """A table that fits."""
+    rng = np.random.default_rng(4)
+    return pd.DataFrame(
+        {"age": rng.uniform(40, 90, n).round(1), "sex": rng.choice(["f", "m"], n), "stay": rng.uniform(1, 29, n)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"age": lambda t: t["age"] * 12},
+            "100 of 100 row(s) have a value in age outside 32 to 92 (0 below, 100 above)",
+        ),
+        (
+            {"age": lambda t: t["age"] / 12},
+            "100 of 100 row(s) have a value in age outside 32 to 92 (100 below, 0 above)",
+        ),
+        ({"stay": lambda t: t["stay"] * 24}, "row(s) have a label outside 0 to 30 (0 below, "),
+        ({"sex": lambda t: t["sex"].str.upper()}, "100 of 100 row(s) have an undeclared level of sex"),
+    ],
+)
+def test_a_column_in_another_unit_or_spelling_does_not_fit(call, tmp_path, change, says):
+    (tmp_path / "schema.json").write_text(DECLARED.text())
+    stays().to_csv(tmp_path / "rows.csv", index=False)
+    status, lines, answer, _ = call("schema", "check", tmp_path, "--table", tmp_path / "rows.csv")
+    assert status == 0 and not answer["problems"] and lines[-1].endswith("rows.csv fits")
+    stays().assign(**change).to_csv(tmp_path / "rows.csv", index=False)
+    status, lines, answer, _ = call("schema", "check", tmp_path, "--table", tmp_path / "rows.csv")
+    [problem] = answer["problems"]
+    assert status == 1 and says in problem and lines[-1] == f"problem: {problem}"
+
+
+@pytest.mark.parametrize(("beyond", "fits"), [(5, True), (6, False)])
+def test_more_than_one_row_in_twenty_does_not_fit(call, tmp_path, beyond, fits):
+    """Of the rows that have a value: missing ones say nothing about the unit."""
+    (tmp_path / "schema.json").write_text(DECLARED.text())
+    rows = pd.concat([stays(), stays(50).assign(age=np.nan)])
+    rows.iloc[:beyond, 0] = 999
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    status, lines, _, _ = call("schema", "check", tmp_path, "--table", tmp_path / "rows.csv")
+    assert status == (0 if fits else 1)
+    begins = f"note: {beyond} row(s)" if fits else f"problem: {beyond} of 100 row(s)"
+    assert any(line.startswith(f"{begins} have a value in age outside 32 to 92") for line in lines)
 
 
 def test_the_last_line_is_json(call, patients):

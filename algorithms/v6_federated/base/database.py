@@ -1,7 +1,6 @@
 """Reading the database that a task names: a table, or the path of what holds arrays."""
 
 import hashlib
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +44,31 @@ def label_of_task() -> str | None:
     """
     database = database_of_task()
     return None if database is None else database.label
+
+
+def query_of_task() -> str | None:
+    """The query that the task brings.
+
+    Returns:
+        Its text; None if the task brings none, or names no database.
+    """
+    database = database_of_task()
+    return None if database is None else database.query
+
+
+def check_alone() -> None:
+    """Check that the task names one database at most: a second one would not be read.
+
+    Raises:
+        UserInputError: it names several.
+    """
+    database = database_of_task()
+    if database is not None and database.beside:
+        labels = ", ".join(map(repr, (database.label, *database.beside)))
+        raise UserInputError(
+            f"the task names {1 + len(database.beside)} databases, {labels}, and a job reads one; name one alone. What "
+            "is in several tables must be joined before, by the hospital's operator or a query"
+        )
 
 
 def chosen() -> list[str | int]:
@@ -108,6 +132,7 @@ def read_database(allow_queries: bool, by_value: bool = False) -> pd.DataFrame |
         NodePermissionException: as ``read``, or the task names a data frame that this package has not made.
         DataError: as ``read``.
     """
+    check_alone()
     database = database_of_task()
     if database is None:
         raise UserInputError(
@@ -157,7 +182,7 @@ def read(database: Database, allow_queries: bool, by_value: bool = False) -> pd.
     Raises:
         UserInputError: the task brings what the node cannot use.
         NodePermissionException: the task brings a query or chooses a sheet, which the node's operator has not allowed.
-        DataError: the file is missing or cannot be read; the text quotes none of its rows.
+        DataError: the file is missing, or the file or database cannot be read; the text quotes none of its rows.
     """
     if database.label.upper() == RESERVED:
         raise UserInputError(
@@ -184,9 +209,7 @@ def read(database: Database, allow_queries: bool, by_value: bool = False) -> pd.
     if database.kind in QUERY_TYPES and not database.query:
         raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
     if database.kind in QUERY_TYPES:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they may quote a cell of the table
-            return read_table(database)  # the text of its errors is withheld, see ``node.task``
+        return read_table(database)
     try:
         return tables.read(file, database.kind, "the table", sheet=database.sheet, by_value=by_value)
     except SafeError as error:

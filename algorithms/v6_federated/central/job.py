@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from v6_federated import models
-from v6_federated.base import json_text
+from v6_federated.base import database, json_text
 from v6_federated.base.errors import Interrupted, SafeError, place_of
 from v6_federated.base.logs import print_anything
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, central_task
@@ -146,6 +146,7 @@ def central(
     def call(client: Any, /, **values: Any) -> dict[str, Any]:
         print_anything()
         try:
+            database.check_alone()
             json_text.check(values)
             checked = settings.validate(accepted, values)
             check_all(checked)

@@ -45,6 +45,7 @@ def extract(
         AlgorithmExecutionError: an unexpected error, whose text could quote a row.
     """
     print_anything()
+    folder, line = None, None
     try:
         if unknown:
             raise SafeError(f"extract does not take {', '.join(map(repr, unknown))}; it takes sheet or query")
@@ -52,7 +53,11 @@ def extract(
             raise SafeError(f"{wrong[0]} is no text; expected a text, or leave it out")
         policy = Policy.of_node()
         folder = HospitalFolder.of_node(policy, organization)
-        line = replace(audit.entry(policy, organization, "extract", None, {}), database=audit.text(database.label))
+        line = replace(
+            audit.entry(policy, organization, "extract", None, {}),
+            database=audit.text(database.label),
+            query=audit.query_text(query),
+        )
         source = open_database(read(database, policy.allow_queries, policy.private))
         if not policy.allow_numeric_names:
             source.check_header()
@@ -63,14 +68,22 @@ def extract(
             )
         return frame
     except SAFE_ERRORS as error:
+        _refused(folder, line, one_line(error))
         raise type(error)(f"organization {organization}: {one_line(error)}") from None
     except Exception as error:
+        where = f"{type(error).__name__} in {place_of(error)}"
+        _refused(folder, line, where)
         if debugging():
             raise
         raise AlgorithmExecutionError(
-            f"organization {organization}: {type(error).__name__} in {place_of(error)}; {WITHHELD} because it could "
-            "contain a value of a row"
+            f"organization {organization}: {where}; {WITHHELD} because it could contain a value of a row"
         ) from None
+
+
+def _refused(folder: HospitalFolder | None, line: audit.Entry | None, reason: str) -> None:
+    """Note in the audit log that no frame was made."""
+    if folder is not None and line is not None:
+        audit.write(folder, replace(line, refused=reason))
 
 
 def _text(value: Any) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.operator import spent
 from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
@@ -32,6 +33,7 @@ MEANING = {  # what answers under masks are called, as in the protocol's descrip
     "y64": "the same, 64 bits each",
 }
 MOST_JOBS = 20  # that are shown in full
+MOST_QUERIES = 5  # of a job that are shown
 
 
 @dataclass
@@ -55,6 +57,7 @@ class _Job:
     participants: set[int] = field(default_factory=set)
     looser: dict[str, set[str]] = field(default_factory=dict)
     databases: set[str] = field(default_factory=set)
+    queries: dict[str, None] = field(default_factory=dict)  # in the order in which they came
     left: dict[tuple[str, str], _Same] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -63,6 +66,8 @@ class _Job:
         self.runs |= _known(entry.run)
         self.participants |= _known(entry.participants)
         self.databases |= _known(entry.database)
+        if entry.query is not None:
+            self.queries.setdefault(one_line(entry.query))
         self.looser.setdefault(entry.profile, set()).update(entry.looser)
         if entry.refused is not None:
             self.refused[entry.function, entry.refused] += 1
@@ -178,6 +183,10 @@ def _full(key: str, job: _Job, stopped_at: str | None) -> Iterator[str]:
         yield f"  runs at the server: {_some([str(run) for run in sorted(job.runs)])}"
     if job.databases:
         yield f"  database: {', '.join(sorted(job.databases))}"
+    for query in [*job.queries][:MOST_QUERIES]:
+        yield f"  query: {query}"
+    if len(job.queries) > MOST_QUERIES:
+        yield f"  and {len(job.queries) - MOST_QUERIES} other queries, which {audit.NAME} has"
     asked = ", ".join(map(str, sorted(job.participants)))
     yield f"  organizations that train, as the tasks said: {asked or 'not said'}"
     for profile, looser in sorted(job.looser.items()):

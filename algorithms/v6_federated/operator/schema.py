@@ -26,6 +26,7 @@ from v6_federated.privacy.schema import Column, Schema
 ARRAYS = "y"  # name of the label if the data are arrays
 CODES = 10  # a column of numbers that has at most this many whole ones may hold codes
 MOST_SHOWN = 8  # names in one line
+MOST_BEYOND = 0.05  # of a column's values: if more are outside what is declared, the table does not fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,7 +327,8 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
         path: the table.
 
     Returns:
-        Problems, with which this hospital cannot take part; and notes about values that were not foreseen.
+        Problems, with which this hospital cannot take part, or more than 5% of a column's values would count as
+        others; and notes about fewer values that were not foreseen.
 
     Raises:
         SafeError: there is no such file.
@@ -364,11 +366,15 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
         if name in features.words:
             unknown = int((~pd.Series(values, dtype=object).isin(declared.levels[name])).sum())
             if unknown:
-                notes.append(f"{unknown} row(s) have an undeclared level of {name}, which counts as unknown")
+                said = f"row(s) have an undeclared level of {name}, which counts as unknown"
+                if unknown > MOST_BEYOND * len(values):
+                    problems.append(
+                        f"{unknown} of {len(values)} {said}; write the levels as the schema does, or agree on more"
+                    )
+                else:
+                    notes.append(f"{unknown} {said}")
         else:
-            lower, upper = declared.ranges[name]
-            if outside := int(((values < lower) | (values > upper)).sum()):
-                notes.append(f"{outside} row(s) have a value in {name} {_beyond(lower, upper)}")
+            _compare_numbers(f"a value in {name}", values, declared.ranges[name], problems, notes)
     if labels is not None:
         _compare_label(declared, labels, problems, notes)
     n = len(features)
@@ -379,9 +385,7 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
 
 def _compare_label(declared: Schema, labels: Array, problems: list[str], notes: list[str]) -> None:
     if declared.bounds is not None:
-        lower, upper = declared.bounds
-        if outside := int(((labels < lower) | (labels > upper)).sum()):
-            notes.append(f"{outside} row(s) have a label {_beyond(lower, upper)}")
+        _compare_numbers("a label", labels, declared.bounds, problems, notes)
         return
     values, counts = np.unique(labels, return_counts=True)
     known = set(declared.classes or ())
@@ -389,8 +393,22 @@ def _compare_label(declared: Schema, labels: Array, problems: list[str], notes: 
         problems.append(f"{unknown} row(s) have a label that is none of the classes")
 
 
-def _beyond(lower: float, upper: float) -> str:
-    return f"outside {lower:g} to {upper:g}; correct these values, or agree on wider bounds"
+def _compare_numbers(
+    what: str, values: Array, bounds: tuple[float, float], problems: list[str], notes: list[str]
+) -> None:
+    """Say how many values are outside of their bounds: many are another unit, few may be mistakes."""
+    lower, upper = bounds
+    below, above = int((values < lower).sum()), int((values > upper).sum())
+    if not below + above:
+        return
+    said = f"row(s) have {what} outside {lower:g} to {upper:g}"
+    if below + above > MOST_BEYOND * len(values):
+        problems.append(
+            f"{below + above} of {len(values)} {said} ({below} below, {above} above); is it in another unit? Convert it "
+            "in the table, correct these values, or agree on wider bounds"
+        )
+    else:
+        notes.append(f"{below + above} {said}; correct these values, or agree on wider bounds")
 
 
 def _title(made: Schema) -> str:

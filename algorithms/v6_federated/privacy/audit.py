@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from v6_federated.base.database import label_of_task
+from v6_federated.base.database import label_of_task, query_of_task
 from v6_federated.base.files import SAFELY, locked
 from v6_federated.base.logs import one_line
 from v6_federated.base.text import NOTHING_COMPUTED
@@ -24,6 +24,7 @@ from v6_federated.privacy.policy import Policy
 
 NAME = "audit.jsonl"
 MOST_LETTERS = 300  # of a text that a task brings
+MOST_OF_QUERY = 10_000  # letters
 MOST_LINE = 2**20  # bytes of a line; ours have a few thousand at most
 
 
@@ -38,6 +39,7 @@ class Entry:
         method: the method of the node's image; on mock nodes, the one that the task said.
         function: the partial function that was called.
         database: label of the database that the task named; None on mock nodes.
+        query: the query that the task brought for it; None if it brought none.
         round: the round that the task said.
         organization: the node's organization.
         participants: how many organizations train, as the task said.
@@ -57,6 +59,7 @@ class Entry:
     method: str
     function: str
     database: str | None = None
+    query: str | None = None
     round: int | None = None
     organization: int
     participants: int | None = None
@@ -90,12 +93,29 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
         method=text((package() or "").removeprefix("v6_") or job.get("method")),
         function=function,
         database=text(label) if (label := label_of_task()) else None,
+        query=query_text(query_of_task()),
         round=round_ if type(round_) is int and 0 <= round_ < 2**31 else None,
         organization=organization,
         participants=counted(job.get("participants")),
         profile=policy.profile,
         looser=policy.looser() + (["DEBUG"] if debugging() else []),
     )
+
+
+def query_text(query: str | None) -> str | None:
+    """A query as lines have it: readers of the log must see what was asked of the database, and no answer holds it.
+
+    Args:
+        query: the query that a task brought, if any.
+
+    Returns:
+        Its text as it was sent, without the end of a very long one.
+    """
+    if not query:
+        return None
+    whole = query.encode("utf-8", "replace").decode()
+    more = len(whole) - MOST_OF_QUERY
+    return f"{whole[:MOST_OF_QUERY]}... ({more:,} more letters)" if more > 0 else whole
 
 
 def now() -> str:

@@ -17,6 +17,7 @@ class Database:
         sheet: the sheet that the task chooses, if any.
         preprocessed: whether the task asks vantage6 to change rows before this package sees them.
         details: everything that the environment says about it, for the digest of a request.
+        beside: labels of further databases that the task names; none is read.
         user: who signs in at it, if its address does not say so.
         password: of this user.
     """
@@ -28,5 +29,6 @@ class Database:
     sheet: str | None = None
     preprocessed: bool = False
     details: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     user: str | None = None
     password: str | None = field(default=None, repr=False)

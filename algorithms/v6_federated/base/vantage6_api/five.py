@@ -7,7 +7,6 @@ organization.
 """
 
 import functools
-import io
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from vantage6.algorithm import decorator
 from vantage6.common.enum import TaskStatus
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import queries
 from v6_federated.base.vantage6_api.described import QUERY_TYPES, Database
 
 Task = Callable[..., Any]
@@ -172,11 +172,12 @@ def database_of_task() -> Database | None:
         What is known about it; None if the task names none, as on mock nodes.
     """
     session = lasting_folder()
-    named = os.environ.get("USER_REQUESTED_DATAFRAMES", "").replace(";", ",").split(",")[0]
-    if session is None or not named:
+    frames = [*filter(None, os.environ.get("USER_REQUESTED_DATAFRAMES", "").replace(";", ",").split(","))]
+    if session is None or not frames:
         return None
+    named, *beside = frames
     file = session / f"{named}.parquet"
-    return Database(named, "frame", str(file) if file.is_file() else None)
+    return Database(named, "frame", str(file) if file.is_file() else None, beside=tuple(beside))
 
 
 def read_table(database: Database) -> pd.DataFrame:
@@ -187,39 +188,15 @@ def read_table(database: Database) -> pd.DataFrame:
 
     Returns:
         The table.
+
+    Raises:
+        UserInputError: see ``queries.ask``.
+        DataError: see ``queries.ask``.
     """
     if database.kind == "frame":
         frame: pd.DataFrame = decorator.dataframe(1)(lambda frame: frame)()
         return frame
-    # not vantage6's readers: they print the address, which may hold a password, and errors that may quote a row
-    return _ask_sparql(database) if database.kind == "sparql" else _ask_sql(database)
-
-
-def _ask_sql(database: Database) -> pd.DataFrame:
-    from sqlalchemy import create_engine, make_url, text
-
-    uri = str(database.uri)
-    address = make_url(f"sqlite:///{uri}" if Path(uri).is_file() else uri)
-    if address.drivername == "postgresql":
-        address = address.set(drivername="postgresql+psycopg2")  # the driver that vantage6 brings
-    if database.user:
-        address = address.set(username=database.user, password=database.password)
-    engine = create_engine(address)
-    try:
-        with engine.connect() as connection:
-            return pd.read_sql_query(text(str(database.query)), connection)
-    finally:
-        engine.dispose()
-
-
-def _ask_sparql(database: Database) -> pd.DataFrame:
-    from SPARQLWrapper import CSV, SPARQLWrapper
-
-    source: Any = SPARQLWrapper(str(database.uri), returnFormat=CSV)
-    if database.user:
-        source.setCredentials(database.user, database.password)
-    source.setQuery(database.query)
-    return pd.read_csv(io.BytesIO(source.query().convert()))
+    return queries.ask(database)
 
 
 def job_folder() -> Path | None:

@@ -14,6 +14,7 @@ from vantage6.algorithm.tools import decorators
 from vantage6.algorithm.tools.exceptions import UserInputError
 from vantage6.common.task_status import has_task_finished as has_task_finished  # mypy then knows that it is offered
 
+from v6_federated.base.vantage6_api import queries
 from v6_federated.base.vantage6_api.described import Database
 
 Task = Callable[..., Any]
@@ -119,10 +120,10 @@ def database_of_task() -> Database | None:
     Returns:
         What the environment says about it; None if the task names none, as on mock nodes.
     """
-    labels = os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(",")
-    named = next(filter(None, labels), None)
-    if named is None:
+    labels = [*filter(None, os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(","))]
+    if not labels:
         return None
+    named, *beside = labels
     label = named.upper()
     return Database(
         named,
@@ -132,20 +133,24 @@ def database_of_task() -> Database | None:
         os.environ.get(f"{label}_SHEET_NAME") or None,
         bool(os.environ.get(f"{label}_PREPROCESSING")),
         tuple(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(f"{label}_")),
+        tuple(beside),
     )
 
 
 def read_table(database: Database) -> pd.DataFrame:
-    """Run a query by vantage6's reader.
+    """Run a query.
 
     Args:
         database: the database, of a type for queries.
 
     Returns:
         The table.
+
+    Raises:
+        UserInputError: see ``queries.ask``.
+        DataError: see ``queries.ask``.
     """
-    frame: pd.DataFrame = decorators.data(1)(lambda frame: frame)()
-    return frame
+    return queries.ask(database)
 
 
 def job_folder() -> Path | None:
