@@ -1,6 +1,8 @@
 """Lists that must agree: what pyproject.toml declares, what is checked, and what images install."""
 
+import ast
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +17,7 @@ tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
 
 PYPROJECT = tomllib.loads((images.ROOT / "pyproject.toml").read_text())
 REQUIREMENTS = sorted((images.RECIPES / "requirements").glob("*.txt"))
+OURS = {"v6_federated", "v6_workbench", "benchmarks"}
 METHODS = {entry.partition(":")[0] for entry in PYPROJECT["project"]["entry-points"]["v6_federated.methods"].values()}
 
 
@@ -85,6 +88,38 @@ def test_the_infrastructure_installs_its_constraints_with_hashes(release, server
     assert pins(file)[server] == {release.version}
     blocks = [block for block in re.split(r"\n(?=[^ #])", file.read_text()) if "==" in block]
     assert all("--hash=sha256:" in block for block in blocks)
+
+
+def imported(file: Path) -> list[str]:
+    """What a file imports, with dots between the names."""
+    found = []
+    for statement in ast.walk(ast.parse(file.read_text())):
+        if isinstance(statement, ast.Import):
+            found += [name.name for name in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            found += [f"{statement.module}.{name.name}" for name in statement.names]
+    return found
+
+
+def is_private(name: str) -> bool:
+    """Whether a name belongs to the inside of a library, which may change it in any release."""
+    library, *inside = name.split(".")
+    return library not in OURS | sys.stdlib_module_names and any(
+        part in ("externals", "vendor") or part.startswith("_") and not part.endswith("__") for part in inside
+    )
+
+
+@pytest.mark.parametrize("folder", ["algorithms", "benchmarks", "docker", "docs", "tests"])
+def test_no_private_name_of_a_library_is_imported(folder):
+    found = {str(file): imported(file) for file in (images.ROOT / folder).rglob("*.py")}
+    assert found
+    assert [(file, name) for file, names in found.items() for name in names if is_private(name)] == []
+
+
+def test_private_names_are_recognised():
+    private = ["joblib.externals.loky", "torch.nn.modules.batchnorm._BatchNorm", "sklearn._loss.loss"]
+    public = ["loky.BrokenProcessPool", "numpy.__version__", "v6_workbench.network.local._wait", "concurrent.futures._base"]
+    assert [*map(is_private, private + public)] == [True] * 3 + [False] * 4
 
 
 def test_there_is_one_place_for_the_version():

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
@@ -15,6 +14,15 @@ from v6_federated.base.logs import one_line
 from v6_federated.models.torch_base import Network
 
 ROWS = 2  # that are tried
+BATCH_NORMS = (
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
+    nn.LazyBatchNorm1d,
+    nn.LazyBatchNorm2d,
+    nn.LazyBatchNorm3d,
+    nn.SyncBatchNorm,
+)
 
 
 class Module(Network):
@@ -37,7 +45,7 @@ class Module(Network):
     def __init__(
         self, name: str, module: nn.Module, build: Callable[[], nn.Module], features: int, classes: int
     ) -> None:
-        if any(isinstance(layer, _BatchNorm) for layer in module.modules()):  # some have no buffers
+        if any(isinstance(layer, BATCH_NORMS) for layer in module.modules()):  # some have no buffers
             raise SafeError(
                 f"the model {name} has batch norm, with which rows change each other's scores; use LayerNorm or "
                 "GroupNorm"

@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import orjson
-from joblib.externals import cloudpickle
 
 from v6_federated import models
 from v6_federated.base.errors import Interrupted, SafeError

@@ -1,6 +1,5 @@
 """The processes that run the partial functions of a mock network, on this machine."""
 
-import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,13 +7,16 @@ from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Protocol
 
-from joblib.externals.loky import ProcessPoolExecutor, cpu_count, process_executor
+from loky import BrokenProcessPool, ProcessPoolExecutor, cpu_count
+from loky.backend.context import LokyContext
 
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock_node import Ended, Image, MockNode
 
 IDLE_SECONDS = 300  # after which a process ends
 NUMBERS = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "NUMBA_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM")
+# loky ends a process that holds 300 MB more than at its first call, for which importing torch is enough
+MAY_GROW = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"}
 THREADS = tuple(f"{number}_THREADS" for number in NUMBERS)  # variables for the threads of numerical libraries
 
 
@@ -129,8 +131,9 @@ class Pool:
             most: how many there might be for more nodes.
         """
         self._processes, self._most, self._said = processes, most, _said()
-        environment = {**dict.fromkeys(THREADS, str(max(1, cpu_count() // processes))), **self._said}
-        self._executor = ProcessPoolExecutor(processes, timeout=IDLE_SECONDS, initializer=_may_grow, env=environment)
+        environment = {**dict.fromkeys(THREADS, str(max(1, cpu_count() // processes))), **self._said, **MAY_GROW}
+        context = LokyContext()  # its own: by the name "loky", Python may find that of the copy within joblib
+        self._executor = ProcessPoolExecutor(processes, timeout=IDLE_SECONDS, context=context, env=environment)
 
     @classmethod
     def of(cls, processes: int, most: int) -> "Pool":
@@ -146,12 +149,15 @@ class Pool:
         return kept[0] if kept else cls(processes, most)
 
     def _suits(self, processes: int, most: int) -> bool:
-        return not self.broken and self._processes >= processes and (self._most, self._said) == (most, _said())
+        return self._processes >= processes and (self._most, self._said) == (most, _said()) and self._works()
 
-    @property
-    def broken(self) -> bool:
-        """Whether one of them has died."""
-        return self._executor._flags.broken is not None
+    def _works(self) -> bool:
+        """Whether none has died since the last call."""
+        try:
+            self._executor.submit(int).result()
+        except BrokenProcessPool:
+            return False
+        return True
 
     def run(self, image: Image, calls: Sequence[Call]) -> Iterator[Ended]:
         """Run calls.
@@ -177,8 +183,3 @@ _kept: list[Pool] = []  # by the last network that ended
 def _said() -> dict[str, str]:
     """The user's own variables for the threads of numerical libraries."""
     return {name: os.environ[name] for name in THREADS if name in os.environ}
-
-
-def _may_grow() -> None:
-    """Let a process grow: loky ends one of 300 MB more than at its first call, for which importing torch is enough."""
-    process_executor._MAX_MEMORY_LEAK_SIZE = math.inf

@@ -121,7 +121,7 @@ def processes_of(nodes, processes):
     hospitals = {k: table(40, seed=k) for k in range(1, nodes + 1)}
     with MockNetwork("v6_fedavg", hospitals, environment=OPEN, processes=processes) as network:
         network.run(rounds=1)
-        return {*network._workers._pool._executor._processes}
+        return {process.pid for process in multiprocessing.active_children()}
 
 
 def test_jobs_on_fewer_nodes_use_the_same_processes():
@@ -146,16 +146,14 @@ def test_a_process_that_dies_ends_the_job_and_the_next_job_has_others(hospitals)
     settings = {"environment": OPEN, "processes": 2}
     with MockNetwork("v6_fedavg", hospitals, **settings, on_round=lambda row: None) as network:
         before = network.run(rounds=1)
-        pool = network._workers._pool
-        for pid in pool._executor._processes:
-            os.kill(pid, signal.SIGKILL)
+        for process in multiprocessing.active_children():
+            process.kill()
         time.sleep(0.5)
         with pytest.raises(Exception, match="terminated"):
             network.run(rounds=1)
         assert network.run(rounds=1)["weights"] == before["weights"]
-        kept = network._workers._pool
-    for pid in kept._executor._processes:  # while nobody uses them
-        os.kill(pid, signal.SIGKILL)
+    for process in multiprocessing.active_children():  # while nobody uses them
+        process.kill()
     time.sleep(0.5)
     assert train("v6_fedavg", hospitals, 2, rounds=1)["weights"] == before["weights"]
 
