@@ -117,6 +117,13 @@ test-long: $(STAMP)  ## what takes long: tests marked so, 1000 federations, 200 
 	FAULT_SCHEDULES=200 $(PYTEST) tests/methods -k faults
 	MUTATED_PAYLOADS=3000 $(PYTEST) tests/messages/test_mutated_payloads.py
 
+FOUND = $(BIN)/python -c "import numpy; print(*numpy.show_config(mode='dicts')['SIMD Extensions']['found'], sep='\n')"
+test-processors: $(STAMP)  ## the tests as if this processor were older: without AVX, and with AVX2 at most; takes twice as long
+	NPY_DISABLE_CPU_FEATURES="$$($(FOUND))" OPENBLAS_CORETYPE=Nehalem \
+	    ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE $(PYTEST) --ignore=tests/network
+	NPY_DISABLE_CPU_FEATURES="$$($(FOUND) | grep AVX512)" OPENBLAS_CORETYPE=Zen \
+	    ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 $(PYTEST) --ignore=tests/network
+
 lint: $(STAMP) $(TOOLS)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
