@@ -199,11 +199,11 @@ def main(dataset: Dataset | None, full: bool) -> None:
     """Print and keep the table."""
     about = (
         f"Four hospitals with {ROWS} patients each, trusting nodes with plain answers, one of which lies. A higher "
-        "dose makes patients ill, and they die sooner. Rows made up: the liar deals its own patients' doses anew, at random "
-        "(no effect), or the lowest to those who are ill or die first (the opposite effect), or the same doses up to "
-        f"{SIZES[0]:g} times as far from their mean. For `km`, nobody of its patients dies. Sums made up: gradients "
-        "that lead to a dose without effect, and deviances or likelihoods by which each round seems to be an "
-        "improvement. A lie that ends the job is made smaller until it does not. Mean, lowest and highest of the "
+        "dose makes patients ill, and they die sooner. Rows made up: the liar deals its own patients' doses anew, at "
+        "random (no effect), or the lowest to those who are ill or die first (the opposite effect), or the same doses "
+        f"up to {SIZES[0]:g} times as far from their mean. For `km`, nobody of its patients dies. Sums made up: "
+        "gradients that lead to a dose without effect, and deviances or likelihoods by which each round seems to be "
+        "an improvement. A lie that ends the job is made smaller until it does not. Mean, lowest and highest of the "
         f"seeds {SEEDS[0]} to {SEEDS[-1]}. No document has this table."
     )
     page = tables.Page(
