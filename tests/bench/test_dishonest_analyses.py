@@ -25,12 +25,10 @@ def test_one_of_four_hospitals_moves_a_median():
     honest, moved = (lies.lied(lies.KM, lie, seed=1)[0] for lie in (lies.HONEST, lies.OPPOSITE))
     rows = [lies.hospitals(1)[k] for k in lies.NODES if k != lies.LIAR]
     time, died = (np.concatenate([part[c] for part in rows]) for c in ("time", "died"))
-    at, left = 1.0, len(time)
-    for t, event in sorted(zip(time, died, strict=True)):
-        at, left = at * (1 - event / left), left - 1
-        if at <= 1 / 3:
-            break
-    assert honest < moved == pytest.approx(t, rel=0.1)  # to a bin
+    order = np.argsort(time)
+    survival = np.cumprod(1 - died[order] / np.arange(len(time), 0, -1))
+    third = time[order][np.argmax(survival <= 1 / 3)]
+    assert honest < moved == pytest.approx(third, rel=0.1)  # to a bin
 
 
 def test_the_page_shows_what_was_measured():
