@@ -106,7 +106,7 @@ def test_noise_does_not_look_like_a_loss_that_falls(breast_cancer):
 def test_components_trees_and_one_round_do_not_converge_by_their_loss(breast_cancer):
     assert diagnostics.unconverged(breast_cancer("pca", rounds=3, components=2)) == []
     trees = breast_cancer("gbdt", rounds=5)
-    assert trees["history"][-1]["train_loss"] < 0.95 * trees["history"][-2]["train_loss"], "over seeds 0.84 to 0.88"
+    assert trees["history"][-1]["train_loss"] < 0.95 * trees["history"][-2]["train_loss"], "over 12 seeds 0.80 to 0.89"
     assert diagnostics.warnings_about(trees) == []
     assert diagnostics.unconverged(breast_cancer(rounds=1)) == []
 
