@@ -21,6 +21,7 @@ NAMES = (
     "compression",
     "cost",
     "cox_bins",
+    "dishonest_analyses",
     "flamby",
     "garst2021",
     "garst2021_gbdt",
@@ -49,13 +50,15 @@ NAMES = (
 )
 # not part of ``all``, since nothing else may run at the same time
 TIMED = ("clipping", "cost", "network", "network_jobs", "scale", "secagg_cost", "speed")
-APART = (*TIMED, "attacks", "canaries")  # not part of ``all``; small versions of the last two are tests
+# not part of ``all``; small versions of the last three are tests
+APART = (*TIMED, "attacks", "canaries", "dishonest_analyses")
 WITHOUT_DATA = (
     "attacks",
     "canaries",
     "careful",
     "clipping",
     "cox_bins",
+    "dishonest_analyses",
     "network",
     "poisoning",
     "scale",

@@ -50,6 +50,7 @@ PAGES = {
     "masked": "rounds of the 2NN with secure aggregation in ten blocks, beside plain sums of the same blocks",
     "secagg_cost": "seconds, bytes and requests of masked answers beside plain ones",
     "poisoning": "what one dishonest node of ten costs each method while it stays within the bounds",
+    "dishonest_analyses": "what one dishonest hospital of four can make of a glm, a cox and a km",
     "attacks": "what a dishonest researcher gets from a node, attack by attack, under each privacy profile",
     "private_glm": "errors and coverage of regression coefficients by epsilon, with intervals that count the noise",
     "private_utility": "accuracy on MNIST by epsilon, with noise that nodes share and with each node's own",

@@ -89,6 +89,7 @@ def times_by_other_ends(researcher: Researcher) -> Outcome:
     ranks = np.linspace(0.2, 0.8, 6 if researcher.small else 12)
     rows = sum(len(researcher.tables[k]) for k in researcher.block)
     count = _counts(researcher, column, scale)
+    count(PRECISE * scale)  # refused if all times are
     found = []
     for rank in np.rint(ranks * rows).tolist():
 

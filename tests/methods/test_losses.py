@@ -141,7 +141,8 @@ def test_every_method_learns_numbers_counts_and_times(loss, package, nodes):
 def test_networks_learn_numbers_counts_and_times(loss, model, nodes):
     own = settings(loss, holdout=0.3, batch_size=10, preprocess=["standardize"], model=model)
     result = train("v6_fedavg", nodes, **own, rounds=20, lr=0.1)
-    assert result["final"]["c_index" if loss == "cox" else "r2"] > 0.5
+    # over 12 seeds .58 to .78 (.5 by chance), and .51 to .97 (0 for the mean)
+    assert result["final"]["c_index" if loss == "cox" else "r2"] > (0.5 if loss == "cox" else 0.2)
 
 
 # ---- exact regression on real tables
