@@ -54,7 +54,7 @@ def ends_with(monkeypatch):
         (
             OSError(errno.EACCES, "Permission denied", "a.csv"),
             2,
-            "a.csv cannot be read or written (permission denied); correct its permissions, or name another",
+            "a.csv cannot be read or written (permission denied); close it elsewhere, correct its permissions, or name ",
         ),
         (OSError(errno.EISDIR, "Is a directory", "a"), 2, "a is a folder; expected a file"),
         (requests.exceptions.ReadTimeout("no answer in time"), 1, "ReadTimeout: no answer in time"),
