@@ -54,7 +54,8 @@ def ends_with(monkeypatch):
         (
             OSError(errno.EACCES, "Permission denied", "a.csv"),
             2,
-            "a.csv cannot be read or written (permission denied); close it elsewhere, correct its permissions, or name ",
+            "a.csv cannot be read or written (permission denied); close it elsewhere, correct its permissions, or name "
+            "another",
         ),
         (OSError(errno.EISDIR, "Is a directory", "a"), 2, "a is a folder; expected a file"),
         (requests.exceptions.ReadTimeout("no answer in time"), 1, "ReadTimeout: no answer in time"),

@@ -47,10 +47,10 @@ class UpOptions(DealOptions, ColumnOptions):
 
 def up(options: UpOptions) -> int:
     """Deal the data to files, one for each node, and start a network whose nodes hold them."""
-    from v6_workbench.network import images, local
-
     if sys.platform == "win32":
         raise SafeError("network up needs Linux; on Windows, run it in WSL (`wsl --install` installs it)")
+    from v6_workbench.network import images, local
+
     if options.nodes is not None and options.nodes < 1:
         raise SafeError(f"--nodes {options.nodes} is too few; expected at least 1")
     if options.profile not in PROFILES:
