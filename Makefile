@@ -68,6 +68,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	for platform in win32 darwin; do $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform algorithms || exit 1; done
 	$(SITE)
 
 docs: $(STAMP)  ## the documentation, in site/
