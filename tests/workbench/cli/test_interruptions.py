@@ -158,6 +158,13 @@ def test_a_reader_may_close_the_pipe():
     assert done.stdout.split()[0] == "setting" and not done.stderr
 
 
+@pytest.mark.parametrize("output", [">&-", "> /dev/full", "2> /dev/full", "2>&1 | true"])
+def test_a_job_ends_though_nobody_can_read_what_it_prints(output, tmp_path):
+    run = f"{sys.executable} -m v6_workbench.cli.main run fedavg --data wine --rounds 1 --out {tmp_path} {output}"
+    subprocess.run(run, shell=True, capture_output=True, check=False)
+    assert (tmp_path / "result.json").exists()
+
+
 def test_nothing_is_left_in_the_temporary_folder(call, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     run = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
