@@ -129,6 +129,7 @@ lint: $(STAMP) $(TOOLS)/.installed
 	$(BIN)/ruff format --check .
 	PYTHONPATH=algorithms $(TOOLS)/bin/lint-imports
 	$(BIN)/mypy
+	for platform in win32 darwin; do $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform algorithms || exit 1; done
 	$(SITE)
 
 docs: $(STAMP)  ## the documentation, in site/

@@ -59,7 +59,7 @@ def test_the_researchers_page_shows_what_is_printed(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     (script,) = [content for language, content in blocks(page) if language == "python"]
     exec(script, {})
-    assert [main(arguments) for arguments in commands(page)] == [0] * 7
+    assert [main(arguments) for arguments in commands(page)] == [0] * 8
     printed = " ".join(capsys.readouterr().out.split())
     shown = [line for language, content in blocks(page) if language == "text" for line in content.splitlines()]
     # the last word of a line may be a number of seconds

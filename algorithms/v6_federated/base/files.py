@@ -25,7 +25,8 @@ UNUSABLE = {  # what is wrong with a file that was named wrongly, or that others
     errno.ENOENT: "does not exist; check its name",
     errno.EISDIR: "is a folder; expected a file",
     errno.ENOTDIR: "cannot exist, since a part of its path is a file; check its name",
-    errno.EACCES: "cannot be read or written (permission denied); correct its permissions, or name another",
+    errno.EACCES: "cannot be read or written (permission denied); close it elsewhere, correct its permissions, or name "
+    "another",  # on Windows, a program that shows a file denies it to others
     errno.EPERM: "cannot be read or written (not permitted); correct its permissions, or name another",
     errno.EROFS: "cannot be written (read-only file system); name another",
 }

@@ -1,6 +1,8 @@
 """What commands print: warnings, the last line, tables and progress."""
 
+import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -14,8 +16,21 @@ SECONDS = 10  # between two lines of progress, if standard error is not a termin
 
 
 def say(text: object) -> None:
-    """Print a line on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line on standard error. If its reader or its disk is gone, the work goes on without it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def announce(text: str) -> None:
+    """Print a line on standard output before the work, which is done even if nobody can read the line.
+
+    Args:
+        text: the line.
+    """
+    with contextlib.suppress(OSError):  # what is printed after the work fails in the same way, and says so
+        print(text, flush=True)
 
 
 def complain(status: int, problem: object) -> int:
@@ -37,7 +52,7 @@ def console() -> "Console":
     """Return standard output for tables: 140 characters wide if it is not a terminal."""
     from rich.console import Console  # slow to import
 
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    return Console() if sys.stdout is not None and sys.stdout.isatty() else Console(width=140)
 
 
 def last_line(values: Mapping[str, Any]) -> None:

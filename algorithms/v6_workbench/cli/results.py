@@ -121,8 +121,8 @@ def unwritten(option: str, path: Path, error: OSError) -> str:
         The line.
     """
     return (
-        f"{option} {path} cannot be written ({error.strerror or error}); make room or name another place, and run the "
-        "command again: files that were there before are as they were"
+        f"{option} {path} cannot be written ({error.strerror or error}); make room, close the program that shows it, "
+        "or name another place, and run the command again: files that were there before are as they were"
     )
 
 

@@ -54,7 +54,8 @@ def ends_with(monkeypatch):
         (
             OSError(errno.EACCES, "Permission denied", "a.csv"),
             2,
-            "a.csv cannot be read or written (permission denied); correct its permissions, or name another",
+            "a.csv cannot be read or written (permission denied); close it elsewhere, correct its permissions, or name "
+            "another",
         ),
         (OSError(errno.EISDIR, "Is a directory", "a"), 2, "a is a folder; expected a file"),
         (requests.exceptions.ReadTimeout("no answer in time"), 1, "ReadTimeout: no answer in time"),
@@ -155,6 +156,13 @@ def test_a_reader_may_close_the_pipe():
     command = f"{sys.executable} -m v6_workbench.cli.main settings fedavg | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout.split()[0] == "setting" and not done.stderr
+
+
+@pytest.mark.parametrize("output", [">&-", "> /dev/full", "2> /dev/full", "2>&1 | true"])
+def test_a_job_ends_though_nobody_can_read_what_it_prints(output, tmp_path):
+    run = f"{sys.executable} -m v6_workbench.cli.main run fedavg --data wine --rounds 1 --out {tmp_path} {output}"
+    subprocess.run(run, shell=True, capture_output=True, check=False)
+    assert (tmp_path / "result.json").exists()
 
 
 def test_nothing_is_left_in_the_temporary_folder(call, tmp_path, monkeypatch):

@@ -137,6 +137,11 @@ def test_modules_of_this_project_find_only_what_windows_has(folder):
     assert done.stdout == "False False /\n" and "No module named 'fcntl' on Windows" in done.stderr
 
 
+def test_a_real_network_needs_linux(refused, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    refused("network up needs Linux; on Windows, run it in WSL", "network", "up", "--data", "digits")
+
+
 @pytest.mark.parametrize("name", ["fedavg:file=C:\\a", 'a<b>|"c"?*/d', "a. . ", "x" * 59 + " y"])
 def test_the_folder_of_a_result_has_a_name_that_windows_accepts(name):
     made = results.folder_of(2, name)

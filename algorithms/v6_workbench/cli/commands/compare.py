@@ -103,7 +103,7 @@ def _announce(experiment: Experiment, first: Entry, out: Path | None) -> None:
     if out and (any(out.glob("[0-9]*-*/result.json")) or (out / "comparison.png").exists()):
         console.say(f"replacing earlier results of the same name in {out}")
         (out / "comparison.png").unlink(missing_ok=True)
-    print(overview.described(experiment, first.method, first.settings), flush=True)
+    console.announce(overview.described(experiment, first.method, first.settings))
     for warning in overview.warnings_about(experiment, first.method, first.settings):
         console.say(warning)
 

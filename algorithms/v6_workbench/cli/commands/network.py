@@ -1,5 +1,6 @@
 """``v6-federated network up|status|down``: a real vantage6 network on this machine."""
 
+import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class UpOptions(DealOptions, ColumnOptions):
 
 def up(options: UpOptions) -> int:
     """Deal the data to files, one for each node, and start a network whose nodes hold them."""
+    if sys.platform == "win32":
+        raise SafeError("network up needs Linux; on Windows, run it in WSL (`wsl --install` installs it)")
     from v6_workbench.network import images, local
 
     if options.nodes is not None and options.nodes < 1:

@@ -57,7 +57,7 @@ def run(options: RunOptions) -> int:
         raise SafeError("--page is of one job and cannot be used with --repeats; remove one of the two")
     if options.out and (options.out / "result.json").exists():
         console.say(f"replacing the earlier result in {options.out}")
-    print(overview.described(experiment, options.method, settings), flush=True)
+    console.announce(overview.described(experiment, options.method, settings))
     for warning in overview.warnings_about(experiment, options.method, settings):
         console.say(warning)
     if options.repeats is not None:

@@ -72,7 +72,7 @@ def run(options: TuneOptions) -> int:
     parts = [inner] if options.folds is None else [*model_comparison.experiments_of(inner, 1, options.folds)]
     results.check_folder(options.out)
     first = next(iter(compared.values()))
-    print(overview.described(experiment, options.method, first.settings), flush=True)
+    console.announce(overview.described(experiment, options.method, first.settings))
     for warning in overview.warnings_about(experiment, options.method, first.settings):
         console.say(warning)
     scores = model_comparison.Scores(
@@ -235,9 +235,7 @@ def _finish(
             megabytes=spent["bytes"] / 1e6,
         )
     )
-    print(
-        f"chosen: {name}; it is trained now on all training rows, and judged on rows that no try has seen", flush=True
-    )
+    console.announce(f"chosen: {name}; it is trained now on all training rows, and judged on rows that no try has seen")
     entry = compared[name]
     try:
         with console.Bar(entry.settings["rounds"], options.method, one_job=True) as bar:
