@@ -404,8 +404,8 @@ def _compare_numbers(
     said = f"row(s) have {what} outside {lower:g} to {upper:g}"
     if below + above > MOST_BEYOND * len(values):
         problems.append(
-            f"{below + above} of {len(values)} {said} ({below} below, {above} above); is it in another unit? Convert it "
-            "in the table, correct these values, or agree on wider bounds"
+            f"{below + above} of {len(values)} {said} ({below} below, {above} above); is it in another unit? Convert "
+            "it in the table, correct these values, or agree on wider bounds"
         )
     else:
         notes.append(f"{below + above} {said}; correct these values, or agree on wider bounds")
