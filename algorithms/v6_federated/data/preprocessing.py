@@ -1,5 +1,6 @@
 """Preprocessing steps: reading them from a request, sending them to nodes, applying fitted ones."""
 
+import difflib
 import hashlib
 import json
 import re
@@ -40,16 +41,20 @@ def parse(step: str | Mapping[str, Any]) -> Step:
             raise SafeError(f'the step {step!r} is not JSON; expected for example {{"step": "standardize"}}') from None
     if isinstance(step, str):
         name, _, rest = step.partition(":")
+        _check_name(name)
         options: dict[str, Any] = {}
         for i, text in enumerate(filter(None, rest.split(","))):
             key, equals, value = text.partition("=")
             if not equals and "columns" in options:  # onehot:cp,thal and impute:median,columns=age,chol
                 options["columns"] += f"|{text}"
                 continue
-            main = STEPS[name].main if name in STEPS else ""
-            if not equals and (i or not main):
+            main = STEPS[name].main
+            if not equals and not main:
+                raise SafeError(f"the step {name} takes no value, and {step!r} gives it {text!r}; write {name} alone")
+            if not equals and i:
                 raise SafeError(
-                    f"the step {step!r} cannot be read at {text!r}; expected NAME, NAME:VALUE or NAME:KEY=VALUE,..."
+                    f"the step {step!r} cannot be read at {text!r}; expected {name}:VALUE or {name}:KEY=VALUE,..., for "
+                    f"example {STEPS[name].example}"
                 )
             key, value = (key, value) if equals else (main, text)
             if key in options:
@@ -61,12 +66,18 @@ def parse(step: str | Mapping[str, Any]) -> Step:
     else:
         options = dict(step)
         name = str(options.pop("step", None))
-    if name not in STEPS:
-        raise SafeError(f"unknown step {name!r}; expected one of {', '.join(STEPS)}")
+        _check_name(name)
     try:
         return STEPS[name](**options)
     except ValidationError as error:
         raise SafeError(f"the step {name}: {settings.explain(STEPS[name], error, _example(name, error))}") from None
+
+
+def _check_name(name: str) -> None:
+    if name not in STEPS:
+        near = difflib.get_close_matches(name.lower(), STEPS, n=1, cutoff=0.75)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise SafeError(f"there is no step {name!r}; the steps are {', '.join(STEPS)}{meant}")
 
 
 def _example(name: str, error: ValidationError) -> str:
