@@ -123,7 +123,10 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
         ("pca:3,rank=2", "unknown setting 'rank'; expected one of components, scale, solver, for example pca:20"),
         ({"step": "onehot", "columns": []}, "columns=[] is refused: it should have at least 1 item, not 0, for exam"),
         ("clip:0.7", "quantile='0.7' is refused: it should be less than 0.5, for example clip:0.01"),
-        ("standardize:3", "the step standardize takes no value, and 'standardize:3' gives it '3'; write standardize alone"),
+        (
+            "standardize:3",
+            "the step standardize takes no value, and 'standardize:3' gives it '3'; write standardize alone",
+        ),
         ("impute:mode", "strategy"),
         ("onehot:drop=never", "drop='never' is refused: it should be 'first', for example onehot:drop=first"),
         ("impute:constant", "strategy constant needs a value"),

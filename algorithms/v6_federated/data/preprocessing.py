@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import shortened
-from v6_federated.data.columns import Features, Marks
+from v6_federated.data.columns import EMPTY, Features, Marks
+from v6_federated.data.columns import marked as marked_missing
 from v6_federated.data.reading import DECIMAL
 from v6_federated.data.steps import LARGE, STEPS, MissingIndicator, OneHot, Step, by_column, marked
 from v6_federated.messages import serialization, settings
@@ -156,7 +157,10 @@ def emptied(steps: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def categories(
-    steps: Sequence[Step], kinds_of: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]
+    steps: Sequence[Step],
+    kinds_of: Mapping[int, Mapping[str, Sequence[str]]],
+    columns: Sequence[str],
+    marks_of: Mapping[int, Mapping[str, str]],
 ) -> list[str]:
     """Agree on the columns of words.
 
@@ -164,6 +168,7 @@ def categories(
         steps: the steps of the request.
         kinds_of: what ``reading.kinds`` returned at each organization.
         columns: the features' columns.
+        marks_of: what ``reading.marks`` returned there.
 
     Returns:
         The columns that all nodes read as words, in the order of ``columns``.
@@ -176,6 +181,8 @@ def categories(
     every = any(isinstance(step, OneHot) and step.columns is None for step in steps)
     words = {c for found in kinds_of.values() for c in found["words"]}
     for organization, found in sorted(kinds_of.items()):
+        if marks := {c: mark for c, mark in marks_of[organization].items() if c not in named}:
+            raise SafeError(f"organization {organization}: {marked_missing(marks)}; {EMPTY}")
         if wrong := [c for c in found["mixed"] if c not in named]:
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words, or "
