@@ -124,6 +124,12 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
         ({"step": "onehot", "columns": []}, "columns=[] is refused: it should have at least 1 item, not 0, for exam"),
         ("clip:0.7", "quantile='0.7' is refused: it should be less than 0.5, for example clip:0.01"),
         (
+            "log:bili",
+            "there is no step 'log'; the steps are missing_indicator, impute, onehot, clip, standardize, scale",
+        ),
+        ("one_hot", "; did you mean onehot?"),
+        ("impute:mean,x0", "cannot be read at 'x0'; expected impute:VALUE or impute:KEY=VALUE,..., for example impute"),
+        (
             "standardize:3",
             "the step standardize takes no value, and 'standardize:3' gives it '3'; write standardize alone",
         ),
