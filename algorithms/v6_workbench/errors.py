@@ -1,7 +1,9 @@
-"""Errors of the Docker engine and of networks, with a text of one line; names in such a text."""
+"""Errors of the Docker engine and of networks, with a text of one line; what such texts name, and whole numbers."""
 
 import json
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import shortened
@@ -17,6 +19,26 @@ class NetworkError(EngineError):
 
 class ServerGone(NetworkError):
     """A server has not answered for as long as it may."""
+
+
+def whole_number(name: str, value: Any, example: int = 1) -> int:
+    """Read a whole number that was given in Python, where nothing else checks its type.
+
+    Args:
+        name: what the number is called.
+        value: the number; 3.0 is whole.
+        example: a right value, for the error.
+
+    Returns:
+        The number, as Python's own int.
+
+    Raises:
+        SafeError: it is another number, a truth value or no number.
+    """
+    whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+    if whole and not isinstance(value, bool):
+        return int(value)
+    raise SafeError(f"{name}={value!r} is no whole number; expected one, for example {name}={example}")
 
 
 def some_of(names: Iterable[object], most: int = 10) -> str:

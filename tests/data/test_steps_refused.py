@@ -115,7 +115,7 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
     [
         (
             "whiten",
-            "unknown step 'whiten'; expected one of missing_indicator, impute, onehot, clip, standardize, scale, pca",
+            "there is no step 'whiten'; the steps are missing_indicator, impute, onehot, clip, standardize, scale, pca",
         ),
         ("pca", "the step pca: the setting 'components' is missing; it has no default, for example pca:20"),
         ("pca:0", "components='0' is refused: it should be greater than or equal to 1, for example pca:20"),
@@ -123,7 +123,16 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
         ("pca:3,rank=2", "unknown setting 'rank'; expected one of components, scale, solver, for example pca:20"),
         ({"step": "onehot", "columns": []}, "columns=[] is refused: it should have at least 1 item, not 0, for exam"),
         ("clip:0.7", "quantile='0.7' is refused: it should be less than 0.5, for example clip:0.01"),
-        ("standardize:3", "cannot be read at '3'"),
+        (
+            "log:bili",
+            "there is no step 'log'; the steps are missing_indicator, impute, onehot, clip, standardize, scale",
+        ),
+        ("one_hot", "; did you mean onehot?"),
+        ("impute:mean,x0", "cannot be read at 'x0'; expected impute:VALUE or impute:KEY=VALUE,..., for example impute"),
+        (
+            "standardize:3",
+            "the step standardize takes no value, and 'standardize:3' gives it '3'; write standardize alone",
+        ),
         ("impute:mode", "strategy"),
         ("onehot:drop=never", "drop='never' is refused: it should be 'first', for example onehot:drop=first"),
         ("impute:constant", "strategy constant needs a value"),
@@ -132,7 +141,7 @@ def test_steps_may_not_use_a_disallowed_column(clinics):
         ("clip:lower=2,upper=1", "the lower bound is above the upper bound"),
         ("impute:mean,strategy=median", "sets strategy twice"),
         ("{", "is not JSON"),
-        ({"columns": ["a"]}, "unknown step"),
+        ({"columns": ["a"]}, "there is no step 'None'"),
     ],
 )
 def test_a_wrong_step_is_refused_with_what_is_accepted(step, says):

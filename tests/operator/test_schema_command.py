@@ -313,3 +313,19 @@ def test_more_than_one_row_in_twenty_does_not_fit(call, tmp_path, beyond, fits):
 
 def test_the_last_line_is_json(call, patients):
     assert json.dumps(call("schema", "new", patients)[2])
+
+
+def test_dates_and_marks_for_missing_values_are_left_out_and_named(call, patients, tmp_path):
+    table = clinic()
+    table["admitted"] = [f"{1 + i % 28}.11.2000" for i in range(N)]
+    table["pain"] = table["pain"].astype(str).where(np.arange(N) > 3, ".")
+    table.insert(0, "seen", pd.Timestamp("2000-11-22"))
+    table[["seen", "admitted", *table.columns[1:-1]]].to_csv(patients, index=False)
+    made, lines = drafted(patients, "ill")
+    assert not {"seen", "admitted", "pain"} & {*made.features}
+    assert "- left out: dates (replace each by a number, such as an age in years) are in seen, admitted" in lines
+    assert "- left out: numbers and '.' for missing values (empty those cells) are in pain" in lines
+    (tmp_path / "schema.json").write_text(Schema((Column("pain", "number", 0, 10),), "ill", ("no", "yes")).text())
+    status, lines, answer, _ = call("schema", "check", tmp_path, "--table", patients)
+    [problem] = answer["problems"]
+    assert status == 1 and problem == "there is '.' for missing values in the column(s) pain; empty those cells"

@@ -28,6 +28,11 @@ GZIP = b"\x1f\x8b"  # how a packed file begins
 PART = 2**20  # bytes that are read at a time
 COMMAS = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII)  # a number, with a decimal comma if it has one
 DECIMAL_COMMAS = "decimal commas"  # attribute of a table: its file separates columns by something else than commas
+# what people and other programs write where there is no value, besides what pandas reads as missing
+MARKS = (
+    *(".", "..", "...", "-", "--", "---", "–", "—", "?", "*", "/"),
+    *("na", "n.a.", "nd", "n.d.", "k.a.", "missing"),
+)
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
 
 
@@ -141,7 +146,10 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
         verb = "has" if own else "have"
         raise SafeError(f"{lines} of {name} {verb} more fields than the first line; expected as many") from None
     except UnicodeDecodeError:
-        raise SafeError(f"{name} is not in UTF-8; save it as CSV UTF-8") from None
+        raise SafeError(
+            f"{name} is not in UTF-8; save it as CSV UTF-8, or, if it is from Windows, convert it: iconv -f cp1252 -t "
+            "utf-8 OLD.csv > NEW.csv"
+        ) from None
     except pd.errors.EmptyDataError:
         raise SafeError(f"{name} holds empty lines only; expected the names of the columns, then rows") from None
     except (EOFError, gzip.BadGzipFile):
@@ -192,14 +200,17 @@ def separator(file: Path) -> str:
 
 
 def _with_decimals(table: pd.DataFrame, file: Path, name: str, form: dict[str, Any], own: bool) -> pd.DataFrame:
-    """Read the columns whose numbers have decimal commas."""
+    """Read the columns whose numbers have decimal commas. Next to marks for missing values, they get points."""
     found, mixed = {}, list[str]()
     for column in [c for c in table.columns if table[c].dtype.kind == "O"]:
-        said = table[column].dropna().astype(str).str.strip()
+        written = table[column].dropna().astype(str).str.strip()
+        said = written[~written.str.casefold().isin(MARKS)]
         commas = said[said.str.contains(",", regex=False)]
         ambiguous = form["sep"] == "\t" and commas.map(lambda text: THOUSANDS.fullmatch(text) is not None).all()
         if len(commas) and not ambiguous and said.map(lambda text: COMMAS.fullmatch(text) is not None).all():
-            found[column] = said.str.replace(",", ".", regex=False).astype(float).reindex(table.index)
+            points = said.str.replace(",", ".", regex=False)
+            numbers = points.astype(float) if len(said) == len(written) else points.combine_first(written)
+            found[column] = numbers.reindex(table.index)
         elif len(commas) and said.map(lambda text: COMMAS.fullmatch(text.replace(".", ",", 1)) is not None).all():
             mixed.append(str(column))
     if mixed and form["sep"] == ";":

@@ -14,6 +14,7 @@ import numpy as np
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
+from v6_federated.base.tables import MARKS
 from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import CollectResultsError, DataError
 from v6_federated.central.answer import MOST_REASON, Answer, Expected
@@ -139,6 +140,7 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
                 "label",
                 "features",
                 "kinds",
+                "marks",
                 "classes",
                 "mode",
                 "entry",
@@ -206,7 +208,8 @@ def prepare(
     names = features if isinstance(features, list) else [str(i) for i in range(features)]
     if parsed and isinstance(features, list):
         kinds = {a.organization_id: a.values["kinds"] for a in answers}
-        spec = replace(spec, categories=preprocessing.categories(parsed, kinds, names))
+        marks = {a.organization_id: a.values.get("marks", {}) for a in answers}
+        spec = replace(spec, categories=preprocessing.categories(parsed, kinds, names, marks))
     layout = preprocessing.layout(names, spec.categories or ())
     here = [a.organization_id for a in answers]
     job = agree(replace(job, data=spec), answers)
@@ -352,6 +355,9 @@ def _wrong_description(values: Mapping[str, Any], raw: bool, classes_asked: bool
     for columns in (found or {}).values() if raw and named else ():
         if not isinstance(columns, list) or not set(map(str, columns)) <= names:
             return "sent the kind of columns that are not its features; expected some of them"
+    marks = values.get("marks", {})
+    if not isinstance(marks, dict) or not set(marks) <= names or not all(mark in MARKS for mark in marks.values()):
+        return "sent marks for missing values that are none, or of columns that are not its features"
     return None
 
 

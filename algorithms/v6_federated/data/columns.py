@@ -12,6 +12,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 
 ONEHOT = "add a step onehot (--preprocess onehot)"
+EMPTY = "empty those cells, and fill them by a step impute (--preprocess impute)"
 OMIT = "leave these columns out (--exclude)"
 DATES = "replace each date by a number, such as an age in years or the days since another date"
 COMMAS = (
@@ -32,6 +33,19 @@ class UnfitColumns(DataError):  # type: ignore[misc]  # vantage6 has no types
     def __init__(self, problem: str, cure: str = "") -> None:
         super().__init__(f"{problem}; {cure}" if cure else problem)
         self.problem = problem
+
+
+def marked(marks: Mapping[str, str]) -> str:
+    """Say which columns hold marks for missing values, see ``reading.marks``.
+
+    Args:
+        marks: the mark of each of these columns.
+
+    Returns:
+        What is wrong, without what to do about it.
+    """
+    said = " or ".join(dict.fromkeys(map(repr, marks.values())))
+    return f"the column(s) {', '.join(marks)} hold numbers and {said}, which stands for a missing value"
 
 
 class Marks(NamedTuple):

@@ -1,5 +1,6 @@
 """Preprocessing steps: reading them from a request, sending them to nodes, applying fitted ones."""
 
+import difflib
 import hashlib
 import json
 import re
@@ -12,7 +13,8 @@ from pydantic import ValidationError
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import shortened
-from v6_federated.data.columns import Features, Marks
+from v6_federated.data.columns import EMPTY, Features, Marks
+from v6_federated.data.columns import marked as marked_missing
 from v6_federated.data.reading import DECIMAL
 from v6_federated.data.steps import LARGE, STEPS, MissingIndicator, OneHot, Step, by_column, marked
 from v6_federated.messages import serialization, settings
@@ -40,16 +42,20 @@ def parse(step: str | Mapping[str, Any]) -> Step:
             raise SafeError(f'the step {step!r} is not JSON; expected for example {{"step": "standardize"}}') from None
     if isinstance(step, str):
         name, _, rest = step.partition(":")
+        _check_name(name)
         options: dict[str, Any] = {}
         for i, text in enumerate(filter(None, rest.split(","))):
             key, equals, value = text.partition("=")
             if not equals and "columns" in options:  # onehot:cp,thal and impute:median,columns=age,chol
                 options["columns"] += f"|{text}"
                 continue
-            main = STEPS[name].main if name in STEPS else ""
-            if not equals and (i or not main):
+            main = STEPS[name].main
+            if not equals and not main:
+                raise SafeError(f"the step {name} takes no value, and {step!r} gives it {text!r}; write {name} alone")
+            if not equals and i:
                 raise SafeError(
-                    f"the step {step!r} cannot be read at {text!r}; expected NAME, NAME:VALUE or NAME:KEY=VALUE,..."
+                    f"the step {step!r} cannot be read at {text!r}; expected {name}:VALUE or {name}:KEY=VALUE,..., for "
+                    f"example {STEPS[name].example}"
                 )
             key, value = (key, value) if equals else (main, text)
             if key in options:
@@ -61,12 +67,18 @@ def parse(step: str | Mapping[str, Any]) -> Step:
     else:
         options = dict(step)
         name = str(options.pop("step", None))
-    if name not in STEPS:
-        raise SafeError(f"unknown step {name!r}; expected one of {', '.join(STEPS)}")
+        _check_name(name)
     try:
         return STEPS[name](**options)
     except ValidationError as error:
         raise SafeError(f"the step {name}: {settings.explain(STEPS[name], error, _example(name, error))}") from None
+
+
+def _check_name(name: str) -> None:
+    if name not in STEPS:
+        near = difflib.get_close_matches(name.lower(), STEPS, n=1, cutoff=0.75)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise SafeError(f"there is no step {name!r}; the steps are {', '.join(STEPS)}{meant}")
 
 
 def _example(name: str, error: ValidationError) -> str:
@@ -145,7 +157,10 @@ def emptied(steps: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def categories(
-    steps: Sequence[Step], kinds_of: Mapping[int, Mapping[str, Sequence[str]]], columns: Sequence[str]
+    steps: Sequence[Step],
+    kinds_of: Mapping[int, Mapping[str, Sequence[str]]],
+    columns: Sequence[str],
+    marks_of: Mapping[int, Mapping[str, str]],
 ) -> list[str]:
     """Agree on the columns of words.
 
@@ -153,6 +168,7 @@ def categories(
         steps: the steps of the request.
         kinds_of: what ``reading.kinds`` returned at each organization.
         columns: the features' columns.
+        marks_of: what ``reading.marks`` returned there.
 
     Returns:
         The columns that all nodes read as words, in the order of ``columns``.
@@ -165,6 +181,8 @@ def categories(
     every = any(isinstance(step, OneHot) and step.columns is None for step in steps)
     words = {c for found in kinds_of.values() for c in found["words"]}
     for organization, found in sorted(kinds_of.items()):
+        if marks := {c: mark for c, mark in marks_of[organization].items() if c not in named}:
+            raise SafeError(f"organization {organization}: {marked_missing(marks)}; {EMPTY}")
         if wrong := [c for c in found["mixed"] if c not in named]:
             raise SafeError(
                 f"organization {organization}: the column(s) {', '.join(wrong)} hold both numbers and words, or "

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.tables import MARKS
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.columns import COMMAS, DATES, OMIT, ONEHOT, Features, UnfitColumns
+from v6_federated.data.columns import COMMAS, DATES, EMPTY, OMIT, ONEHOT, Features, UnfitColumns, marked
 
 DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # text that is nearly a number: with a comma instead of the point, a sign like <, or a percentage
@@ -117,7 +118,7 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {kind: [] for kind in KINDS}
     frame = table[list(columns)]
-    numeric, dates = _numeric(frame), list[str]()
+    numeric, found_dates = _numeric(frame), list[str]()
     found["empty"] = [str(c) for c, empty in frame[[c for c in columns if c in numeric]].isna().all().items() if empty]
     for name in columns:
         if name in numeric:
@@ -125,23 +126,89 @@ def kinds(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, list[str]]:
         numbers, said = numbers_and_words(table[name])
         found_words = [word for word in said if word is not None]
         if found_words and np.isnan(numbers).all() and all(map(DATE.fullmatch, found_words)):
-            dates.append(str(name))
+            found_dates.append(str(name))
         some_numbers, some_words = not np.isnan(numbers).all(), bool(found_words)
         # nearly numbers: a column of categories only if the request says so
         some_numbers |= some_words and all(map(ALMOST.fullmatch, found_words))
         kind = {(False, True): "words", (True, True): "mixed", (False, False): "empty"}.get((some_numbers, some_words))
         if kind:
             found[kind].append(name)
-    if dates:
-        raise _dates(dates)
+    if found_dates:
+        raise _dates(found_dates)
     return found
 
 
+def dates(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Find columns of dates.
+
+    Args:
+        table: the table.
+        columns: the columns to look at.
+
+    Returns:
+        Those that hold dates, as dates or as text.
+    """
+    found = []
+    for name in columns:
+        values = table[name].dropna()
+        said = [value.strip() for value in values if isinstance(value, str)] if values.dtype.kind == "O" else []
+        written = bool(said) and len(said) == len(values) and all(map(DATE.fullmatch, said))
+        if written or _holds_dates(table[name]):
+            found.append(str(name))
+    return found
+
+
+def _holds_dates(column: "pd.Series[Any]") -> bool:
+    return column.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in column.dropna().head(1))
+
+
+def marks(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
+    """Find columns of numbers in which a mark stands for missing values, so that they are no numbers for pandas.
+
+    Args:
+        table: the table.
+        columns: columns that do not hold numbers only.
+
+    Returns:
+        The mark of each such column, one of ``MARKS``.
+    """
+    found = {str(name): mark_of(table[name]) for name in columns}
+    return {name: mark for name, mark in found.items() if mark}
+
+
+def mark_of(column: "pd.Series[Any]") -> str:
+    """Find the mark that stands for missing values in a column of numbers.
+
+    Args:
+        column: the column (n,), of numbers and texts.
+
+    Returns:
+        The mark, one of ``MARKS``; empty if there is none, or if there are other words.
+    """
+    values = column.dropna().unique()
+    texts = {value.strip() for value in values if isinstance(value, str)} - {""}
+    others = {text for text in texts if text.casefold() not in MARKS}
+    if len(others) == len(texts) or not all(map(_is_nearly_a_number, others)):
+        return ""
+    if not others and all(isinstance(value, str) for value in values):
+        return ""  # nothing but marks
+    return next(mark for mark in MARKS if mark in {text.casefold() for text in texts})
+
+
+def _is_nearly_a_number(text: str) -> bool:
+    return any(form.fullmatch(text) for form in (DECIMAL, ALMOST, COMMA))
+
+
 def _check_written(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Refuse columns of words that are dates, or numbers with commas; for others, the caller's error helps more."""
+    """Refuse columns that hold a mark for missing values, dates, or numbers with commas.
+
+    For others, the caller's error helps more.
+    """
+    if found := marks(frame, columns):
+        raise UnfitColumns(marked(found), EMPTY)
     said = {name: [word for word in numbers_and_words(frame[name])[1] if word is not None] for name in columns}
-    if dates := [name for name, words in said.items() if words and all(map(DATE.fullmatch, words))]:
-        raise _dates(dates)
+    if found_dates := [name for name, words in said.items() if words and all(map(DATE.fullmatch, words))]:
+        raise _dates(found_dates)
     if commas := [name for name, words in said.items() if words and all(map(COMMA.fullmatch, words))]:
         named = ",".join(commas)
         raise UnfitColumns(f"the column(s) {named} hold numbers with commas as text", f"{COMMAS}{named}")
@@ -169,7 +236,7 @@ def numbers_and_words(column: "pd.Series[Any]") -> tuple[Array, Array]:
     Raises:
         DataError: it holds dates, or values that are neither numbers nor words.
     """
-    if column.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in column.dropna().head(1)):
+    if _holds_dates(column):
         raise _dates([str(column.name)])
     if column.dtype.kind == "c":
         raise DataError(f"the column {column.name} holds complex numbers; expected real ones, or leave it out")

@@ -15,7 +15,7 @@ from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header, preprocessing, times
 from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
-from v6_federated.data.reading import as_features, read_features
+from v6_federated.data.reading import as_features, mark_of, read_features
 from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
@@ -232,7 +232,7 @@ class Source:
         """
         assert self.table is not None
         try:
-            found = read_features(self.table, [column])
+            found = read_features(self.table, [column], [])  # numbers that are text are read too
             found.check_complete()
         except UnfitColumns as error:
             raise UnfitColumns(error.problem, COMPLETE) from None
@@ -411,6 +411,11 @@ class Source:
             raise DataError(
                 f"missing values in the label column {label} (in text, None, NA and null count as missing); expected "
                 "a label in every row"
+            )
+        if self.table is not None and (mark := mark_of(self.table[label])) and mark not in (spec.classes or ()):
+            raise DataError(
+                f"the label column {label} holds numbers and {mark!r}, which stands for a missing value; expected a "
+                "label in every row: remove the rows without one"
             )
         if not spec.regression:
             return checked_labels(y)

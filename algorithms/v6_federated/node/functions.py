@@ -12,7 +12,7 @@ from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import DataError, node_task
 from v6_federated.data import aggregates, pca, times
 from v6_federated.data.labels import MOST_NUMBERS, check_classes_of_numbers, plain
-from v6_federated.data.reading import DECIMAL, kinds
+from v6_federated.data.reading import DECIMAL, kinds, marks
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
@@ -34,7 +34,8 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
 
     Returns:
         ``label``: its name. ``features``: their names, or their number if the data are arrays. ``kinds``, if ``raw``:
-        columns of words, of words and numbers, and of nothing, by kind. ``absent``: excluded columns that the table
+        columns of words, of words and numbers, and of nothing, by kind; ``marks``, if there are some: by column of
+        numbers, what stands there for a missing value, such as a point. ``absent``: excluded columns that the table
         lacks. ``classes``, if they are to be agreed: values
         of the label that enough rows have. Where central learns sums only, also what ``masking.hello`` returns, and
         ``levels`` by column.
@@ -60,6 +61,8 @@ def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     if raw and node.source.table is not None:
         found = kinds(node.source.table, features)
         answer |= {"features": features, "kinds": found}
+        if marked := marks(node.source.table, [*found["words"], *found["mixed"]]):
+            answer["marks"] = marked
         if mode != "plain":
             answer["levels"] = _levels(node, [c for c in features if c in {*found["words"], *found["mixed"]}])
     else:

@@ -15,7 +15,7 @@ from v6_federated.base.files import write_whole
 from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.data.columns import Features
 from v6_federated.data.labels import plain
-from v6_federated.data.reading import kinds, read_features
+from v6_federated.data.reading import dates, kinds, marks, read_features
 from v6_federated.messages.job import DataSpec
 from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
 from v6_federated.operator.tables import opened
@@ -151,10 +151,16 @@ def _features(table: pd.DataFrame, names: list[str], policy: Policy, draft: _Dra
     refused = [name for name in names if not _allowed(policy, name)]
     draft.omit("your limits do not allow", refused)
     names = [name for name in names if name not in refused]
+    of_dates = dates(table, names)
+    draft.omit("dates (replace each by a number, such as an age in years) are in", of_dates)
+    names = [name for name in names if name not in of_dates]
     of_kind = kinds(table, names)
+    marked = marks(table, [*of_kind["words"], *of_kind["mixed"]])
+    draft.omit(f"numbers and {_marks(marked)} for missing values (empty those cells) are in", [*marked])
+    of_kind = {kind: [name for name in found if name not in marked] for kind, found in of_kind.items()}
     draft.omit("both numbers and words (correct the table, or declare them as words) are in", of_kind["mixed"])
     draft.omit("no row has a value in", of_kind["empty"])
-    left_out = {*of_kind["mixed"], *of_kind["empty"]}
+    left_out = {*of_kind["mixed"], *of_kind["empty"], *marked}
     features = read_features(table, [name for name in names if name not in left_out], of_kind["words"])
     scarce = features.scarce(policy.minimum_rows)
     draft.omit(f"fewer than {policy.minimum_rows} rows have a value in", scarce)
@@ -282,6 +288,10 @@ def _omitted(draft: _Draft) -> list[str]:
     return [f"{reason} {_names(names)}" for reason, names in draft.omitted.items()]
 
 
+def _marks(marked: Mapping[str, str]) -> str:
+    return " or ".join(dict.fromkeys(map(repr, marked.values())))
+
+
 def _names(names: Sequence[str]) -> str:
     more = len(names) - MOST_SHOWN
     return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -356,8 +366,13 @@ def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
             notes.append(f"the schema does not name the column(s) {_names(left)}, which no job can then use")
         of_kind = kinds(source.table, declared.features)
         wrong = [name for name in declared.ranges if name in (*of_kind["words"], *of_kind["mixed"])]
-        if wrong:
-            problems.append(f"there are words in the column(s) {_names(wrong)}, which the schema declares as numbers")
+        marked = marks(source.table, wrong)
+        if marked:
+            problems.append(
+                f"there is {_marks(marked)} for missing values in the column(s) {_names([*marked])}; empty those cells"
+            )
+        if words := [name for name in wrong if name not in marked]:
+            problems.append(f"there are words in the column(s) {_names(words)}, which the schema declares as numbers")
         readable = [name for name in declared.features if name not in wrong]
         features = read_features(source.table, readable, [*declared.levels])
         spec = DataSpec(label=declared.label or None, features=declared.features, regression=regression)
@@ -404,8 +419,8 @@ def _compare_numbers(
     said = f"row(s) have {what} outside {lower:g} to {upper:g}"
     if below + above > MOST_BEYOND * len(values):
         problems.append(
-            f"{below + above} of {len(values)} {said} ({below} below, {above} above); is it in another unit? Convert it "
-            "in the table, correct these values, or agree on wider bounds"
+            f"{below + above} of {len(values)} {said} ({below} below, {above} above); is it in another unit? Convert "
+            "it in the table, correct these values, or agree on wider bounds"
         )
     else:
         notes.append(f"{below + above} {said}; correct these values, or agree on wider bounds")

@@ -19,13 +19,13 @@ from v6_federated.models import metrics
 from v6_federated.models.linear import predicted
 from v6_federated.models.outcomes import Time
 from v6_workbench.errors import some_of
-from v6_workbench.reporting import intervals
+from v6_workbench.reporting import intervals, units
 from v6_workbench.reporting.levels import levels_of
 from v6_workbench.reporting.trained import parts_of
 
-FAR = 10  # deviations from the mean: in another unit, most numbers are further away
 WITHIN = 1.001  # of half the width of declared bounds, in float32
 MOST_ROWS = 5  # named in a line
+UNIT = "check the unit of this column"
 
 
 def predict(result: Mapping[str, Any], source: Source) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -257,22 +257,48 @@ def warnings_about(result: Mapping[str, Any], source: Source) -> list[str]:
 
 
 def _far(features: Features, steps: Sequence[Mapping[str, Any]], columns: list[str]) -> list[str]:
-    """Columns with numbers far from the training rows: outside declared bounds, or many deviations from the mean."""
-    found: dict[str, str] = {}
+    """Columns whose numbers are far from the training rows: outside declared bounds, or in another unit."""
+    found: dict[str, str | None] = {}
+    raw = dict(zip(features.numeric, features.numbers().T, strict=True))
     for step in steps:
         if step["step"] in ("standardize", "scale"):
             numbers, d = features.numeric, (len(features.numeric),)
             fitted = codec.decode(step["fitted"], {"mean": d, "mean_rest": d, "scale": d})
-            most = FAR if step["step"] == "standardize" else WITHIN
-            away = np.abs(features.numbers() - codec.whole(fitted, "mean")) > most * fitted["scale"]
-            what = (
-                f"more than {FAR} deviations from the training mean" if most == FAR else "outside the declared bounds"
-            )
-            for name, rows in zip(numbers, away.T, strict=True):
-                if name in columns and rows.any() and name not in found:
-                    found[name] = f"{name}: {_numbered(np.flatnonzero(rows))} {what}; check the unit of this column"
+            say = _in_another_unit if step["step"] == "standardize" else _beyond_bounds
+            for name, mean, scale in zip(numbers, codec.whole(fitted, "mean"), fitted["scale"], strict=True):
+                if name in raw and name in columns:  # of a step after this one, the mean is 0
+                    found[name] = say(name, raw.pop(name), float(mean), float(scale))
         features = preprocessing.apply(features, [step])
-    return [*found.values()]
+    return [line for line in found.values() if line is not None]
+
+
+def _in_another_unit(name: str, x: np.ndarray, mean: float, deviation: float) -> str | None:
+    remark = units.remark(x, mean, deviation)
+    if remark is None:
+        return None
+    how = "larger" if remark.larger else "smaller"
+    what = f"about {_two_digits(remark.factor)} times {how}" if remark.factor else f"far {how}"
+    return f"{name}: {_of_all(remark.rows)} {what} than those that the model was trained on; {UNIT}"
+
+
+def _beyond_bounds(name: str, x: np.ndarray, middle: float, half: float) -> str | None:
+    below, above = x - middle < -WITHIN * half, x - middle > WITHIN * half
+    if not (below | above).any():
+        return None
+    return (
+        f"{name}: {_of_all(below | above)} outside the declared bounds ({below.sum():,} below, {above.sum():,} above); "
+        f"{UNIT}"
+    )
+
+
+def _two_digits(factor: float) -> str:
+    return f"{float(f'{factor:.2g}'):,.0f}" if factor >= 10 else f"{factor:.2g}"
+
+
+def _of_all(rows: np.ndarray) -> str:
+    """How many rows they are of all (n,), which, and the verb."""
+    some = "" if rows.all() else f" ({_numbered(np.flatnonzero(rows))})"
+    return f"{rows.sum():,} of {len(rows):,} rows{some} are"
 
 
 def _numbered(rows: np.ndarray) -> str:

@@ -121,6 +121,7 @@ def _in_memory(data: Any, y: Any, name: str) -> Dataset:
 
 def _table(table: pd.DataFrame, y: Any, name: str) -> pd.DataFrame:
     """A table whose columns are named by texts, each once; labels that are given apart become the last column."""
+    mock_node.check(table, name)
     table = table.copy(deep=False)
     table.columns = table.columns.astype(str)
     if y is not None:

@@ -22,7 +22,7 @@ from v6_federated.privacy.hospital import HospitalFolder
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
 from v6_workbench import registry
-from v6_workbench.errors import some_of
+from v6_workbench.errors import some_of, whole_number
 from v6_workbench.simulation import data_checks, dealing, partitions
 from v6_workbench.simulation.call_outcomes import CallOutcomes, node_speeds
 from v6_workbench.simulation.datasets import Dataset, pool
@@ -70,7 +70,8 @@ class Experiment:
         fold: (f, k): the rows of fold f (from 0) of k are the test set, see ``dealing.deal_fold``.
 
     Raises:
-        SafeError: ``dataset`` is not a Dataset or has no rows, or ``features`` is not a list.
+        SafeError: ``dataset`` is not a Dataset or has no rows, ``features`` is not a list, or ``nodes``, ``processes``,
+            a seed or ``fold`` is not whole.
 
     Example:
         >>> from v6_workbench import Experiment, load
@@ -106,6 +107,11 @@ class Experiment:
             raise SafeError(f"the dataset {self.dataset.name!r} has no rows; expected some for each node")
         if isinstance(self.features, str):
             raise SafeError(f"features is the text {self.features!r}; expected a list of names: [{self.features!r}]")
+        for name, example in (("nodes", 5), ("processes", 2), ("seed", 1), ("partition_seed", 1)):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, whole_number(name, value, example))
+        if self.fold is not None:
+            object.__setattr__(self, "fold", tuple(whole_number("fold", value) for value in self.fold))
 
     def __repr__(self) -> str:
         """Names and numbers: a notebook shows it, and a variable of a node may be a secret."""

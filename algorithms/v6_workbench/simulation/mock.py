@@ -25,6 +25,7 @@ from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.hospital import SECRET
 from v6_federated.privacy.limits import PREFIX
 from v6_federated.privacy.policy import Policy
+from v6_workbench.errors import whole_number
 from v6_workbench.simulation import cluster as clusters
 from v6_workbench.simulation import mock_node, studies
 from v6_workbench.simulation.call_outcomes import CallOutcome, CallOutcomes
@@ -92,6 +93,7 @@ class MockNetwork:
         study: StudyPlan | None = None,
         cluster: str | None = None,
     ) -> None:
+        processes = whole_number("processes", processes, 2)
         if processes < 1:
             raise ValueError(f"processes={processes} is too few; expected at least 1")
         if not databases:

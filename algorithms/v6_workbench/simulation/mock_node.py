@@ -94,10 +94,15 @@ def check(database: Database, named: str = "the rows") -> None:
         named: what the error calls them.
 
     Raises:
-        SafeError: they are neither a table nor arrays of the same length, or hold complex numbers. The text quotes no
-            value.
+        SafeError: they are neither a table whose columns have one name each nor arrays of the same length, or hold
+            complex numbers. The text quotes no value.
     """
     if isinstance(database, pd.DataFrame):
+        if isinstance(database.columns, pd.MultiIndex):
+            raise SafeError(
+                f"{named}: each column has {database.columns.nlevels} names (a MultiIndex); expected one each, for "
+                "example by table.columns = ['_'.join(map(str, names)) for names in table.columns]"
+            )
         if wrong := [
             str(name) for name, dtype in zip(database.columns, database.dtypes, strict=True) if _complex(dtype)
         ]:

@@ -205,7 +205,12 @@ CASES = {
     "a rate below zero": (numbers, [*BY, "--set", "lr=-1"], 2, "lr"),
     "holdout of all": (numbers, [*BY, "--holdout", 1], 2, "holdout"),
     "no rounds": (numbers, [*BY, "--rounds", 0], 2, "rounds"),
-    "an unknown step": (numbers, [*BY, "--preprocess", "normalise"], 2, "unknown step 'normalise'; expected one of"),
+    "an unknown step": (
+        numbers,
+        [*BY, "--preprocess", "normalise"],
+        2,
+        "there is no step 'normalise'; the steps are missing_indicator",
+    ),
     "an option of a step": (numbers, [*BY, "--preprocess", "clip:low=1"], 2, "the step clip"),
     "an unknown model": (numbers, [*BY, "--model", "resnet"], 2, "resnet"),
     "one repeat": (numbers, [*BY, "--repeats", 1], 2, "expected 2 to 1000"),

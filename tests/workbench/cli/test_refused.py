@@ -101,7 +101,7 @@ SETTINGS = [
     ([*RUN, "--set", "classes=[0,0,1]"], "each once"),
     ([*RUN, "--set", "evaluate_every=99999999999999999999"], "evaluate_every=99999999999999999999"),
     ([*RUN, "--set", "proximal_mu=10", "--set", "batch_size=5"], "a penalty of 10 (proximal_mu and l2 together)"),
-    ([*RUN, "--preprocess", "whiten"], "unknown step 'whiten'; expected one of missing_indicator, impute"),
+    ([*RUN, "--preprocess", "whiten"], "there is no step 'whiten'; the steps are missing_indicator, impute"),
     ([*RUN, "--preprocess", "impute:constant,value=1e400"], "from -1e+100 to 1e+100"),
     ([*RUN, "--preprocess", "clip:lower=1e101"], "from -1e+100 to 1e+100"),
     ([*RUN, "--model", "resnet"], "unknown model 'resnet'; expected one of logreg"),

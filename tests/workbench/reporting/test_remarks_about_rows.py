@@ -33,7 +33,10 @@ def test_predict_names_empty_rows_and_columns_in_another_unit(result):
     new.loc[2] = np.nan
     empty, far = prediction.warnings_about(result, Source(table=new))
     assert empty.startswith("row 3: no feature has a value, so the prediction says nothing about this patient")
-    assert far.startswith("height: rows 1, 2, 4, 5, 6, ... more than 10 deviations from the training mean; check the")
+    assert far == (
+        "height: 7 of 8 rows (rows 1, 2, 4, 5, 6, ...) are about 100 times larger than those that the model was "
+        "trained on; check the unit of this column"
+    )
 
 
 @pytest.mark.parametrize("method", ["fedavg", "gbdt"])

@@ -10,6 +10,7 @@ from v6_federated.base.errors import SafeError
 from v6_workbench import Dataset, Experiment, MockNetwork, load
 
 X, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
+LEVELS = pd.DataFrame(np.c_[X[:, 0], y], columns=pd.MultiIndex.from_product([["a"], ["x", "y"]]))
 
 
 def test_a_table_stays_as_it_is():
@@ -115,6 +116,12 @@ def test_hospitals_stay_hospitals_in_every_fold():
             (pd.DataFrame(X, columns=["a", "y"]), pd.Series(y, name="y")),
             "X has a column y already, which y is called too",
         ),
+        (
+            (LEVELS,),
+            r"rows: each column has 2 names \(a MultiIndex\); expected one each, for example by table.columns =",
+        ),
+        ((LEVELS, y), "rows: each column has 2 names"),
+        (({"a": LEVELS, "b": LEVELS},), "the hospital a: each column has 2 names"),
         ((X,), r"the data are a ndarray without labels; expected load\(table\), load\(X, y\), or the path of a file"),
         ((None,), "the data are a NoneType without labels"),
         (({},), "there are no hospitals; expected the rows of at least one"),
@@ -130,6 +137,37 @@ def test_what_is_refused(data, says):
     with pytest.raises(SafeError, match=says) as error:
         load(*data)
     assert "\n" not in str(error.value)
+
+
+def test_the_cure_for_several_names_a_column_works():
+    table = LEVELS.copy()
+    table.columns = ["_".join(map(str, names)) for names in table.columns]
+    assert list(load(table).rows.columns) == ["a_x", "a_y"]
+
+
+@pytest.mark.parametrize("name", ["nodes", "processes", "seed", "partition_seed"])
+@pytest.mark.parametrize("value", [2.5, "3", True, float("nan"), [3]])
+def test_a_number_that_is_not_whole_is_refused(name, value):
+    """It was cut off, or failed far from where it was given."""
+    with pytest.raises(SafeError, match=rf"{name}=.* is no whole number; expected one, for example {name}=") as refusal:
+        Experiment(load(table(40)), **{name: value})
+    assert "\n" not in str(refusal.value)
+
+
+def test_whole_numbers_of_any_type_are_python_integers():
+    for value in (2, 2.0, np.int64(2), np.float32(2)):
+        experiment = Experiment(load(table(40)), nodes=value, seed=value)
+        assert type(experiment.nodes) is type(experiment.seed) is int and len(experiment.named()) == 2
+    with pytest.raises(SafeError, match="fold=1.5 is no whole number"):
+        Experiment(load(table(40)), fold=(1.5, 3))
+    with pytest.raises(SafeError, match="processes=1.5 is no whole number"):
+        MockNetwork("v6_fedavg", {1: table(40)}, processes=1.5)
+
+
+@pytest.mark.parametrize("name", ["rounds", "batch_size", "epochs", "evaluate_every"])
+def test_a_setting_that_is_not_whole_is_refused(name):
+    with pytest.raises(SafeError, match=f"{name}=2.5 is refused: it should be a valid integer"):
+        Experiment(load(table(40)), nodes=2).federated("fedavg", **{"rounds": 1, name: 2.5})
 
 
 def test_networks_and_datasets_refuse_the_same():

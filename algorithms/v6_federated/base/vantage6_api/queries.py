@@ -123,7 +123,7 @@ def _ask_sql(database: Database) -> pd.DataFrame:
         engine.dispose()
 
 
-def _refused(error: Exception) -> Exception:
+def _refused(error: Exception) -> Any:
     """Why there is no connection, in words that hold no address."""
     *_, cause = _causes(error)
     for words, refused in REFUSED.items():
@@ -135,7 +135,7 @@ def _refused(error: Exception) -> Exception:
     )
 
 
-def _failed(error: Exception) -> Exception:
+def _failed(error: Exception) -> Any:
     """Why there is no table, in words that hold nothing of a row."""
     causes = [*_causes(error)]
     text = str(causes[-1])
