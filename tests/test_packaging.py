@@ -105,7 +105,7 @@ def is_private(name: str) -> bool:
     """Whether a name belongs to the inside of a library, which may change it in any release."""
     library, *inside = name.split(".")
     return library not in OURS | sys.stdlib_module_names and any(
-        part in ("externals", "vendor") or part.startswith("_") and not part.endswith("__") for part in inside
+        part in ("externals", "vendor") or (part.startswith("_") and not part.endswith("__")) for part in inside
     )
 
 
@@ -118,7 +118,12 @@ def test_no_private_name_of_a_library_is_imported(folder):
 
 def test_private_names_are_recognised():
     private = ["joblib.externals.loky", "torch.nn.modules.batchnorm._BatchNorm", "sklearn._loss.loss"]
-    public = ["loky.BrokenProcessPool", "numpy.__version__", "v6_workbench.network.local._wait", "concurrent.futures._base"]
+    public = [
+        "loky.BrokenProcessPool",
+        "numpy.__version__",
+        "v6_workbench.network.local._wait",
+        "concurrent.futures._base",
+    ]
     assert [*map(is_private, private + public)] == [True] * 3 + [False] * 4
 
 
