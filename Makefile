@@ -39,13 +39,13 @@ $(VENV)/pyvenv.cfg:
 	"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	@echo "Installing vantage6, numpy, pandas, scikit-learn and what else the commands need into $(VENV): 0.7 GB, about a minute."
+	@echo "Installing vantage6, numpy, pandas, scikit-learn and what else the commands need into $(VENV): 0.7 GB, about a minute." >&2
 	$(BIN)/python $(PIP_INSTALL) -e ".[$(VANTAGE6),cli]"
 	@touch $@
 
 $(STAMP): $(VENV)/.demo
 	@echo "Installing torch and what tests, benchmarks and documentation need into $(VENV): 5.6 GB with PyPI's torch for Linux," \
-	    "2 GB with a CPU build (PIP_EXTRA_INDEX_URL may name an index that has one); a few minutes."
+	    "2 GB with a CPU build (PIP_EXTRA_INDEX_URL may name an index that has one); a few minutes." >&2
 	$(BIN)/python $(PIP_INSTALL) -e ".[$(VANTAGE6),torch,cli,bench,docs,test,lint]"
 	@touch $@
 
@@ -139,7 +139,7 @@ peers:  ## environments of pfl-research and Flower, beside which `python -m benc
 	        "$$2" torch==2.13.0 || exit 1; \
 	done
 
-images: $(STAMP)  ## the Docker images of all methods; BASE=python@sha256:DIGEST sets what they begin with, PUSH=REGISTRY pushes
+images: $(VENV)/.demo  ## the Docker images of all methods; BASE=python@sha256:DIGEST sets what they begin with, PUSH=REGISTRY pushes
 	$(BIN)/python docker/build.py $(if $(BASE),--python $(BASE)) $(if $(PUSH),--push $(PUSH))
 
 NAMES_V5 ?= $(addprefix v6-,cox gbdt glm km pca)
@@ -161,13 +161,13 @@ requirements: $(TOOLS)/.installed  ## docker/requirements/ from pyproject.toml a
 	$(TOOLS)/bin/uv pip compile --quiet docker/five/constraints.txt --no-deps --generate-hashes --python-version 3.13 \
 	    --no-annotate --custom-compile-command "make requirements" -o docker/five/requirements.txt
 
-network: $(STAMP) images  ## a real vantage6 network of three nodes on this machine
+network: images  ## a real vantage6 network of three nodes on this machine
 	$(BIN)/v6-federated network up --nodes 3 --data digits --partition iid
 
-wheel: $(STAMP)  ## the package for pip, in dist/
+wheel: $(VENV)/.demo  ## the package for pip, in dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-version: $(STAMP)
+version: $(VENV)/.demo
 	@$(BIN)/python -c "from v6_federated.base.version import __version__; print(__version__)"
 
 hooks: $(STAMP) $(TOOLS)/.installed  ## the checks of make lint before each commit
