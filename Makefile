@@ -79,10 +79,10 @@ test-newest test-oldest: test-%: $(TOOLS)/.installed
 	rm -rf build .venv-$*
 	"$(PYTHON_$*)" -m venv .venv-$*
 	$(TOOLS)/bin/uv build --quiet --wheel --out-dir .venv-$*/dist .
-	$(TOOLS)/bin/uv pip install --quiet --compile-bytecode --python .venv-$*/bin/python -r pyproject.toml \
+	$(TOOLS)/bin/uv pip install --quiet --python .venv-$*/bin/python -r pyproject.toml \
 	    $(if $(filter oldest,$*),--resolution lowest-direct) $(addprefix --extra ,vantage6-4 torch cli bench test)
 	$(TOOLS)/bin/uv pip install --quiet --no-deps --python .venv-$*/bin/python .venv-$*/dist/*.whl
-	.venv-$*/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS_WHEEL)
+	env -u PYTHONDONTWRITEBYTECODE .venv-$*/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS_WHEEL)
 
 $(STAMP_V5): pyproject.toml constraints.txt
 	@test -n "$(PYTHON_V5)" || { echo "no python3.13 here; name one: make $(MAKECMDGOALS) PYTHON_V5=PATH" >&2; exit 2; }
