@@ -11,7 +11,7 @@ from vantage6.common.globals import NodePolicy
 from v6_federated.privacy import policy
 from v6_workbench.network import images
 
-FOLDER = images.ROOT / "node_configs"
+FOLDER = Path(__file__).parents[2] / "node_configs"
 CONFIGS = sorted(FOLDER.glob("*.yaml"))
 VALIDATE = """
 import glob, yaml
