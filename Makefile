@@ -40,13 +40,13 @@ $(VENV)/pyvenv.cfg:
 	"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	@echo "Installing vantage6, numpy, pandas, scikit-learn and what else the commands need into $(VENV): 0.7 GB, about a minute."
+	@echo "Installing vantage6, numpy, pandas, scikit-learn and what else the commands need into $(VENV): 0.7 GB, about a minute." >&2
 	$(BIN)/python $(PIP_INSTALL) -e ".[$(VANTAGE6),cli]"
 	@touch $@
 
 $(STAMP): $(VENV)/.demo
 	@echo "Installing torch and what tests, benchmarks and documentation need into $(VENV): 5.6 GB with PyPI's torch for Linux," \
-	    "2 GB with a CPU build (PIP_EXTRA_INDEX_URL may name an index that has one); a few minutes."
+	    "2 GB with a CPU build (PIP_EXTRA_INDEX_URL may name an index that has one); a few minutes." >&2
 	$(BIN)/python $(PIP_INSTALL) -e ".[$(VANTAGE6),torch,cli,bench,docs,test,lint]"
 	@touch $@
 
@@ -54,7 +54,7 @@ demo: $(VENV)/.demo  ## five mock hospitals: federated, centralized, and each al
 	$(BIN)/v6-federated demo
 
 test: $(STAMP)  ## the tests, on all processors or WORKERS=N; without those on a real network, unless REQUIRE_DOCKER=1
-	@echo "The tests take about half an hour on two processors."
+	@echo "The tests take about a quarter of an hour on two processors."
 	$(PYTEST)
 
 test-network: $(STAMP)  ## the tests on a real network, which need Docker; tests/network/conftest.py cleans up
@@ -80,10 +80,10 @@ test-newest test-oldest: test-%: $(TOOLS)/.installed
 	rm -rf build .venv-$*
 	"$(PYTHON_$*)" -m venv .venv-$*
 	$(TOOLS)/bin/uv build --quiet --wheel --out-dir .venv-$*/dist .
-	$(TOOLS)/bin/uv pip install --quiet --compile-bytecode --python .venv-$*/bin/python -r pyproject.toml \
+	$(TOOLS)/bin/uv pip install --quiet --python .venv-$*/bin/python -r pyproject.toml \
 	    $(if $(filter oldest,$*),--resolution lowest-direct) $(addprefix --extra ,vantage6-4 torch cli bench test)
 	$(TOOLS)/bin/uv pip install --quiet --no-deps --python .venv-$*/bin/python .venv-$*/dist/*.whl
-	.venv-$*/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS_WHEEL)
+	env -u PYTHONDONTWRITEBYTECODE .venv-$*/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS_WHEEL)
 
 $(STAMP_V5): pyproject.toml constraints.txt
 	@test -n "$(PYTHON_V5)" || { echo "no python3.13 here; name one: make $(MAKECMDGOALS) PYTHON_V5=PATH" >&2; exit 2; }
@@ -148,7 +148,7 @@ peers:  ## environments of pfl-research and Flower, beside which `python -m benc
 	        "$$2" torch==2.13.0 || exit 1; \
 	done
 
-images: $(STAMP)  ## the Docker images of all methods; BASE=python@sha256:DIGEST sets what they begin with, PUSH=REGISTRY pushes
+images: $(VENV)/.demo  ## the Docker images of all methods; BASE=python@sha256:DIGEST sets what they begin with, PUSH=REGISTRY pushes
 	$(BIN)/python docker/build.py $(if $(BASE),--python $(BASE)) $(if $(PUSH),--push $(PUSH))
 
 NAMES_V5 ?= $(addprefix v6-,cox gbdt glm km pca)
@@ -170,13 +170,13 @@ requirements: $(TOOLS)/.installed  ## docker/requirements/ from pyproject.toml a
 	$(TOOLS)/bin/uv pip compile --quiet docker/five/constraints.txt --no-deps --generate-hashes --python-version 3.13 \
 	    --no-annotate --custom-compile-command "make requirements" -o docker/five/requirements.txt
 
-network: $(STAMP) images  ## a real vantage6 network of three nodes on this machine
+network: images  ## a real vantage6 network of three nodes on this machine
 	$(BIN)/v6-federated network up --nodes 3 --data digits --partition iid
 
-wheel: $(STAMP)  ## the package for pip, in dist/
+wheel: $(VENV)/.demo  ## the package for pip, in dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-version: $(STAMP)
+version: $(VENV)/.demo
 	@$(BIN)/python -c "from v6_federated.base.version import __version__; print(__version__)"
 
 hooks: $(STAMP) $(TOOLS)/.installed  ## the checks of make lint before each commit

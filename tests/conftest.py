@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 
+import leftovers
 import pandas as pd
 import pytest
 import referee
@@ -18,6 +20,22 @@ from v6_workbench.conformance import tables
 
 settings.register_profile("any machine", deadline=None)  # how long an example takes says how busy the machine is
 settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The process that begins the tests ends on SIGTERM as on Ctrl-C: with ``pytest_unconfigure``."""
+    if not hasattr(config, "workerinput"):
+        os.environ[leftovers.RUN] = str(os.getpid())
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what is left in the Docker engine: pytest-xdist gives workers 10 s to end, then it kills them."""
+    if leftovers.REQUIRED and not hasattr(config, "workerinput"):
+        for impatient in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(impatient, signal.SIG_IGN)
+        leftovers.clear(lambda began: began == os.environ[leftovers.RUN])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,6 +17,7 @@ from v6_workbench.conformance.jobs import OPEN
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 four = pytest.mark.skipif(vantage6_api.FIVE, reason="how a node of vantage6 4 describes itself; see tests/five")
+server_of_four = pytest.mark.skipif(vantage6_api.FIVE, reason="a server in memory that answers as vantage6 4's does")
 table, hospital = tables.table, tables.clinic  # as the checks of methods have them
 ALL_STEPS = ["impute:median", "impute:most_frequent", "onehot", "clip:0.05", "standardize", "pca:4"]
 JOB = {  # what a proper task says about its job

@@ -3,10 +3,10 @@
 import contextlib
 import datetime
 import json
-import os
 import shutil
 import sqlite3
 
+import leftovers
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +16,6 @@ from v6_federated.base import vantage6_api
 from v6_federated.privacy import audit
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.jobs import OPEN, Tape
-from v6_workbench.errors import EngineError
 from v6_workbench.network import images
 from v6_workbench.simulation.mock import MockNetwork
 
@@ -35,12 +34,8 @@ def node(request, tmp_path):
     def make(method: str, **environment: str) -> Node:
         image = ""
         if request.param == "image":
-            try:
-                images.engine()
-            except EngineError as error:
-                if os.environ.get("REQUIRE_DOCKER") == "1":
-                    pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
-                pytest.skip(str(error))
+            if not leftovers.REQUIRED:
+                pytest.skip("the image needs Docker: REQUIRE_DOCKER=1 make test-v5")
             image = images.build_method(images.listed()[f"v6-{method}"])
         return Node(tmp_path / "node", f"v6_{method}", image, environment=environment)
 

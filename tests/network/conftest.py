@@ -1,16 +1,17 @@
 """A Docker engine, the images of the methods and of an algorithm that does nothing, a real network of three nodes, and
 one of four hospitals."""
 
+import contextlib
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import leftovers
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,26 +34,20 @@ collect_ignore = [
 
 @pytest.fixture(scope="session")
 def engine():
+    if not leftovers.REQUIRED:
+        pytest.skip("a test on a real network, which needs Docker: make test-network")
     try:
         return images.engine()
     except EngineError as error:
-        if os.environ.get("REQUIRE_DOCKER") == "1":
-            pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
-        pytest.skip(f"tests of the real network: {error}")
+        pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_networks_are_left() -> None:
     """Remove the networks of earlier runs of the tests that were killed: Docker has addresses for some thirty."""
-    try:
-        engine = images.engine()
-    except EngineError:
-        return
-    for network in engine.networks.list():
-        name = (network.attrs.get("Labels") or {}).get(docker_engine.LABEL, "")
-        made_by = re.match(r"test-(\d+)-", name)
-        if made_by and not Path("/proc", made_by[1]).exists():
-            docker_engine.remove(engine, name)
+    if leftovers.REQUIRED:
+        with contextlib.suppress(EngineError):  # ``engine`` says it
+            leftovers.clear(lambda began: not Path("/proc", began).exists())
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +117,7 @@ def state(tmp_path_factory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def named() -> Callable[[str], str]:
     """Names that no other run of the tests on this machine uses."""
-    return lambda name: f"test-{os.getpid()}-{name}"
+    return leftovers.named
 
 
 @pytest.fixture(scope="session")

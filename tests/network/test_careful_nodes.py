@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from four_hospitals import complaint, selected, training
+from leftovers import once
 
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, images, local
@@ -143,6 +144,7 @@ def test_the_operator_reads_the_log_with_the_image(jobs, careful, engine, image_
         network_mode="none",
         volumes={str(folder): {"bind": "/mnt/hospital", "mode": "ro"}},
         remove=True,
+        labels=once(),
     ).decode()
     print(printed)
     assert "runs at the server: " in printed and "profile careful" in printed and "client_update" in printed

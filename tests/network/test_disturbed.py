@@ -6,6 +6,7 @@ import time
 import pytest
 import yaml
 from disturbed import Disturbed, kill, read, wait_until_online, without_seconds
+from leftovers import once
 
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, local
@@ -192,7 +193,11 @@ def test_nothing_is_left_in_the_folders_of_jobs(job, engine, hospitals):
     for volume in engine.volumes.list():
         if hospitals in volume.name and volume.name.endswith("-tmpvol"):
             mounts = {volume.name: {"bind": "/mnt/tmp", "mode": "rw"}}
-            names = engine.containers.run(image, ["ls", "/mnt/tmp"], volumes=mounts, remove=True).decode().split()
+            names = (
+                engine.containers.run(image, ["ls", "/mnt/tmp"], volumes=mounts, remove=True, labels=once())
+                .decode()
+                .split()
+            )
             left += [(volume.name.split("-")[-2], name) for name in names]
     assert {name.split("-")[0] for _, name in left} <= {"checkpoint"}
     assert len({job for job, _ in left}) <= 1

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from leftovers import once
 
 from v6_workbench.network import images
 from v6_workbench.network.project import INSTALLED
@@ -10,7 +11,7 @@ from v6_workbench.registry import names
 
 
 def printed(engine, image: str, code: str) -> str:
-    return engine.containers.run(image, ["python", "-c", code], remove=True).decode().strip()
+    return engine.containers.run(image, ["python", "-c", code], remove=True, labels=once()).decode().strip()
 
 
 def test_only_v6_federated_and_one_method(engine, toy):

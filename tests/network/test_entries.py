@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from leftovers import once
 
 from v6_workbench.network import images
 from v6_workbench.network.project import INSTALLED, RELEASES
@@ -26,7 +27,7 @@ def test_the_store_accepts_them(release, engine):
     entries = [path(method, release).read_text() for method in names()]  # one argument each: Linux takes 128 kB in one
     broken = json.dumps(json.loads(entries[0]) | {"image": None})
     command = ["python", "-c", VALIDATE, *entries, broken]
-    answer = engine.containers.run(tag, command, remove=True, stderr=False)
+    answer = engine.containers.run(tag, command, remove=True, labels=once(), stderr=False)
     errors = json.loads(answer.decode().splitlines()[-1])
     assert dict(zip([*names(), "broken"], errors, strict=True)) == {method: {} for method in names()} | {
         "broken": {"image": ["Field may not be null."]}

@@ -15,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from disturbed import Disturbed, kill, read, without_seconds
 from four_hospitals import TRAINING
+from leftovers import once
 from vantage6.common.task_status import has_task_finished
 
 from v6_federated.messages import codec
@@ -300,7 +301,11 @@ def test_a_job_whose_key_is_lost_ends_with_its_last_model(job, engine, hospitals
         newest = max(job_volumes(engine, hospitals, 3), key=lambda volume: int(volume.split("-")[-2]))
         volumes = {newest: {"bind": "/mnt/tmp", "mode": "rw"}}
         engine.containers.run(
-            "v6-fedavg", ["sh", "-c", "find /mnt/tmp -name '*-keys.json' -delete"], volumes=volumes, remove=True
+            "v6-fedavg",
+            ["sh", "-c", "find /mnt/tmp -name '*-keys.json' -delete"],
+            volumes=volumes,
+            remove=True,
+            labels=once(),
         )
 
     status, result, err = job.submit("fedavg", disturb=lose, in_round=2)
@@ -380,6 +385,8 @@ def left_in_volumes(engine, network: str) -> list[str]:
     """Files in the folders of jobs, at all nodes."""
     volumes = [volume for k in NODES for volume in job_volumes(engine, network, k)]
     mounts = {volume: {"bind": f"/jobs/{volume}", "mode": "ro"} for volume in volumes}
-    printed = engine.containers.run("v6-fedavg", ["find", "/jobs", "-type", "f"], volumes=mounts, remove=True)
+    printed = engine.containers.run(
+        "v6-fedavg", ["find", "/jobs", "-type", "f"], volumes=mounts, remove=True, labels=once()
+    )
     assert volumes
     return printed.decode().split()

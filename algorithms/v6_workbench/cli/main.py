@@ -1,12 +1,16 @@
 """The command line ``v6-federated``. Progress goes to standard error; standard output ends with one line of JSON.
 
-Exit status: 0, 1 (the work failed or a node refused), 2 (the request was wrong) or 130 (stopped by Ctrl-C); never a
-traceback. This module imports nothing slow, so that ``main`` is there to catch Ctrl-C while libraries are imported.
+Exit status: 0, 1 (the work failed or a node refused), 2 (the request was wrong) or 130 (stopped by Ctrl-C or SIGTERM);
+never a traceback. This module imports nothing slow, so that ``main`` is there to catch Ctrl-C while libraries are
+imported.
 """
 
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 from v6_workbench.cli.console import FAILED, INTERRUPTED, OK, WRONG, complain
 
@@ -27,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     """
     folder: Path | None = None
     before: dict[Path, int] = {}
+    ended: Any = None
     try:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python handles no signal
+            ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
         from v6_federated.base.logs import print_anything
         from v6_workbench.cli import parser
 
@@ -45,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         return _failed(error)
     finally:
+        if ended is not None:
+            signal.signal(signal.SIGTERM, ended)
         if (results := sys.modules.get("v6_workbench.cli.results")) is not None:  # it may not be imported yet
             results.remove_empty()
 

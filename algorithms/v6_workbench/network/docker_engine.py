@@ -250,7 +250,8 @@ def empty(engine: DockerClient, network: str, folder: Path) -> None:
                 container.kill()
         command = ["sh", "-c", "rm -rf /network/*/*"]
         volumes = {str(folder): {"bind": "/network", "mode": "rw"}}
-        engine.containers.run(existing[0].image, command, entrypoint=[], volumes=volumes, remove=True)
+        labels = {LABEL: network}  # if this is interrupted, ``remove`` finds it
+        engine.containers.run(existing[0].image, command, entrypoint=[], volumes=volumes, labels=labels, remove=True)
 
 
 def containers(engine: DockerClient, network: str) -> list[Container]:

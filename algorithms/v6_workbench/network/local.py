@@ -165,6 +165,7 @@ def up(
         network = _start(engine, name, port, hospitals, encrypted, server_image, node_image, log)
         configuration.write(folder(name) / "network.json", asdict(network))
     except BaseException as error:
+        log(f"removing what was started of network '{name}'; this takes up to a minute")
         down(name)
         if isinstance(error, DockerException) and _lacks_addresses(str(error)):
             raise _no_addresses() from error

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import table
+from helpers import server_of_four, table
 
 from v6_workbench.cli import console, results
 from v6_workbench.cli.main import main
@@ -125,7 +125,9 @@ def other(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=server_of_four) if kind.startswith("network") else kind for kind in KINDS]
+)
 def test_every_command_works_or_says_why(kind, call, capsys, tmp_path, monkeypatch, other):
     arguments, works = KINDS[kind]
     data, out, made_there = tmp_path / "rows.csv", tmp_path / "result", tmp_path / "made"
@@ -166,6 +168,7 @@ def test_every_command_works_or_says_why(kind, call, capsys, tmp_path, monkeypat
         assert page.read_text().count("<article") == {"repeats": 2, "compared": 5}.get(kind, 1)
 
 
+@server_of_four
 def test_a_result_of_a_network_has_its_names(tmp_path, call, monkeypatch):
     data = tmp_path / "rows.csv"
     rows_of("network").to_csv(data, index=False)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import requests
@@ -125,8 +126,8 @@ def test_an_interruption_of_tune_says_that_the_same_command_goes_on(call, tmp_pa
     assert status == 0 and "1 of the 2 scores are known" in err
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
-def test_ctrl_c_keeps_the_last_round(method, hospitals_csv, tmp_path):
+@pytest.mark.parametrize(("method", "sent"), [("fedavg", signal.SIGINT), ("scaffold", signal.SIGTERM)])
+def test_an_interruption_keeps_the_last_round_and_leaves_no_process(method, sent, hospitals_csv, tmp_path):
     """The job goes on from there as if it had not been interrupted."""
     file, _ = hospitals_csv
     out = tmp_path / "out"
@@ -138,11 +139,17 @@ def test_ctrl_c_keeps_the_last_round(method, hospitals_csv, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells let jobs in the background ignore it
+        start_new_session=True,
     )
     while "round" not in (line := process.stderr.readline()):
         assert line or process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     said, err = process.communicate(timeout=60)
+    for _ in range(100):  # loky's own helper notices it a moment later
+        if not (left := subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True).stdout):
+            break
+        time.sleep(0.1)
+    assert not left
     rounds = len(json.loads((out / "result.json").read_text())["history"])
     assert process.returncode == 130
     assert f"interrupted; the model is that of round {rounds}; resume it with --resume {out}" in err

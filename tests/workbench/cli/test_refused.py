@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from helpers import table
 
+from v6_federated.base.vantage6_api import FIVE
+
 RUN = ["run", "fedavg", "--data", "breast-cancer", "--rounds", "2"]
 WINE = ["run", "fedavg", "--data", "wine"]
-SIGNED = ["--username", "u", "--collaboration", "1", "--organization", "1"]
+SIGNED = [*(("--auth", "http://a") if FIVE else ("--username", "u")), "--collaboration", "1", "--organization", "1"]
+NEEDS = f"--server also needs {SIGNED[0]}, --collaboration, --organization"
 
 
 @pytest.fixture
@@ -80,7 +83,7 @@ WORDS = [
     (["network", "up", "--data", "wine", "--node-env", "2:A"], "'2:A' is not understood; expected NAME=VALUE, or K:"),
     (["network", "status", "--name", "Bad Name"], "network name 'Bad Name' is not accepted; expected up to 31"),
     (["submit", "fedavg", "--server", "http://x:99999", *SIGNED], "--server http://x:99999 is not an address"),
-    (["submit", "fedavg", "--server", "http://x"], "--server also needs --username, --collaboration, --organization"),
+    (["submit", "fedavg", "--server", "http://x"], NEEDS),
 ]
 SETTINGS = [
     ([*RUN, "--set", "lr"], "--set 'lr' is not of the form KEY=VALUE; expected for example lr=0.1"),

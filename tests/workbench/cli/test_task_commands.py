@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from helpers import OPEN, train
+from helpers import OPEN, server_of_four, train
 
 from v6_federated.base import logs
 from v6_workbench.cli import console, parser
@@ -24,6 +24,7 @@ from v6_workbench.cli.place import Place, connect
 from v6_workbench.network import images, local, server, submit
 from v6_workbench.network.local import Network
 
+pytestmark = server_of_four
 DENIED = "You lack the permission to do that!"
 ENDED = "2026-11-25T10:30:00"
 DIGEST, OTHER = f"sha256:{'0a' * 32}", f"sha256:{'0b' * 32}"

@@ -147,13 +147,13 @@ def test_a_process_that_dies_ends_the_job_and_the_next_job_has_others(hospitals)
     with MockNetwork("v6_fedavg", hospitals, **settings, on_round=lambda row: None) as network:
         before = network.run(rounds=1)
         for process in multiprocessing.active_children():
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.5)
         with pytest.raises(Exception, match="terminated"):
             network.run(rounds=1)
         assert network.run(rounds=1)["weights"] == before["weights"]
     for process in multiprocessing.active_children():  # while nobody uses them
-        process.kill()
+        os.kill(process.pid, signal.SIGKILL)
     time.sleep(0.5)
     assert train("v6_fedavg", hospitals, 2, rounds=1)["weights"] == before["weights"]
 
