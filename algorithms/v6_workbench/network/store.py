@@ -16,10 +16,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
-from v6_federated.central.job import OF_MODELS
 from v6_federated.messages.common import Common, Training, TrainingWithNoise
 from v6_workbench.network.project import FIVE, FOUR, RELEASES, Release, source_url
-from v6_workbench.registry import central_of, folder_of, names, package_of
+from v6_workbench.registry import central_of, folder_of, names, package_of, unused_by
 
 MEANINGS = {  # settings whose values a user interface can offer
     **dict.fromkeys(("label", "event", "offset", "weights", "subgroup"), "column"),
@@ -234,9 +233,7 @@ def _ordered(central: Any) -> list[str]:
     """The settings in the order of a form, without those that have no effect on the method."""
     fields = central.settings.model_fields
     own = [name for name in fields if name not in Common.model_fields]
-    idle = {*central.settings.unused, *(() if central.supervised else OF_MODELS)}
-    if central.settings.times_only:
-        idle.discard("subgroup")
+    idle = unused_by(central)
     last = [*(NOISE if central.private else ()), "aggregation", "precision"]
     names = [name for name in dict.fromkeys((*FIRST, *own, *Common.model_fields)) if name not in last]
     return [name for name in (*names, *last) if name in fields and name not in idle]
