@@ -319,8 +319,20 @@ def unused(method: str) -> set[str]:
     Raises:
         SafeError: the method is not installed.
     """
-    declared = settings_of(method)
-    of_models = set() if supervised(method) else {*OF_MODELS} - ({"subgroup"} if times_only(method) else set())
+    return unused_by(central_of(method))
+
+
+def unused_by(central: Any) -> set[str]:
+    """List the settings that a central function does not use, see ``unused``.
+
+    Args:
+        central: the function.
+
+    Returns:
+        Their names.
+    """
+    declared = central.settings
+    of_models = set() if central.supervised else {*OF_MODELS} - ({"subgroup"} if declared.times_only else set())
     types = {name: field.annotation for name, field in declared.model_fields.items()}
     fixed = {name for name, kind in types.items() if get_origin(kind) is Literal and len(get_args(kind)) == 1}
     return {*declared.unused} | of_models | fixed

@@ -40,9 +40,7 @@ def test_a_server_that_stays_away_ends_the_job_within_its_limit():
     client = client_of(itertools.repeat(ConnectionError()))
     vantage6_api.be_patient(client, 0.3)
     begun = time.monotonic()
-    says = (
-        r"the server has not answered for 0\.3 s \(server_timeout\): ConnectionError; check that it runs"
-    )
+    says = r"the server has not answered for 0\.3 s \(server_timeout\): ConnectionError; check that it runs"
     with pytest.raises(vantage6_api.ServerAway, match=says):
         vantage6_api.organizations(client)
     assert 0.3 <= time.monotonic() - begun < 3

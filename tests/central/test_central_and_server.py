@@ -49,6 +49,33 @@ def test_a_server_that_is_gone_ends_the_job(monkeypatch):
     assert 1 <= len(result["history"]) < 5
 
 
+def test_central_goes_on_when_vantage6_starts_it_again_after_the_server_was_gone(monkeypatch):
+    """The nodes of vantage6 4.15 lose a result that they cannot hand over, and start open tasks again."""
+    monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0.05)
+    job = {"rounds": 5, "seed": 3, "server_timeout": 1}
+    with MockNetwork("v6_scaffold", NODES, environment=OPEN) as network:
+        undisturbed = network.run(**job)
+    shown = []
+    with MockNetwork("v6_scaffold", NODES, environment=OPEN, on_round=lambda row: None, keep=True) as network:
+        client = network.client()
+        request = client.request
+
+        def gone(endpoint):
+            if len(shown) >= 2:
+                raise ConnectionError
+            return request(endpoint)
+
+        network.on_round = client.on_round = shown.append
+        with monkeypatch.context() as away:
+            away.setattr(client, "request", gone, raising=False)
+            first = network.run(**job)
+        assert "(server_timeout)" in first["stopped"] and first["state_left"] == "the server is away"
+        again = network.run(**job)
+    assert "stopped" not in again and again["weights"] == undisturbed["weights"]
+    rounds = [row["round"] for row in shown]
+    assert rounds[:2] == [1, 2] and rounds[-1] == 5 and rounds.count(1) == 1
+
+
 def test_a_server_that_takes_no_task_ends_the_job_once_not_once_for_each_node(monkeypatch):
     monkeypatch.setattr(vantage6_api, "POLL_SECONDS", 0.05)
     with MockNetwork("v6_fedavg", NODES, environment=OPEN, on_round=lambda row: None) as network:

@@ -96,6 +96,56 @@ def test_a_misspelt_name_is_said_with_the_nearest_known_one(configured, text, sa
     assert status == 0 and any(says in remark for remark in numbers["remarks"])
 
 
+SOUND = "api_key: x\npolicies: {allowed_algorithms: [x]}\n"
+OWN = "{label: hospital, uri: /srv/hospital, type: folder}"
+ADDRESS = "postgresql://reader:s3cr3t@warehouse:5432/registry"
+PRINTED = "logs are shared, and vantage6 prints the address of the database a"
+WITH_PASSWORD = f"{PRINTED}, with its password, into"
+
+
+@pytest.mark.parametrize(
+    ("database", "logs", "says"),
+    [
+        (
+            "{label: a, type: omop, uri: 'postgresql://omop:5432/cdm'}",
+            "share_algorithm_logs: false",
+            ["the database a has the type omop, which no image of this project reads; give the view that a project"],
+        ),
+        (
+            "{label: a, type: parquet, uri: /srv/rows.parquet}",
+            "",
+            ["the database a has the type parquet, which no image of this project reads; write its rows as a csv file"],
+        ),
+        ("{label: a, type: other, uri: /srv/rows.parquet}", "", ["the database a is a Parquet file, which no image"]),
+        (
+            f"{{label: a, type: sql, uri: '{ADDRESS}'}}",
+            "share_algorithm_logs: true",
+            [WITH_PASSWORD],
+        ),
+        (f"{{label: a, type: sql, uri: '{ADDRESS}'}}", "", [WITH_PASSWORD]),
+        ("{label: a, type: sparql, uri: 'https://rows.org/sparql'}", "", [f"{PRINTED} into the log of an image"]),
+        (f"{{label: a, type: sql, uri: '{ADDRESS}'}}", "share_algorithm_logs: false", []),
+        ("{label: a, type: csv, uri: /srv/rows.csv, mount_mode: ro, env: {unit: mm}}", "", []),
+        (
+            "{label: a, type: other, uri: /srv/rows.npz, mount_mode: ro}",
+            "",
+            ["mount_mode: ro of the database a"],
+        ),
+        (
+            "{label: a, type: csv, uri: /srv/rows.csv, mount_mode: rw}",
+            "",
+            ["mount_mode of the database a"],
+        ),
+        ("{label: my rows, type: csv, uri: /srv/rows.csv}", "", ["the label my rows of a database must be letters"]),
+    ],
+)
+def test_what_images_cannot_read_and_what_logs_would_show(configured, database, logs, says):
+    _, lines, numbers, _ = configured(f"{SOUND}{logs}\ndatabases: [{database}, {OWN}]\n")
+    assert len(numbers["remarks"]) == len(says)
+    assert all(remark.startswith(said) for remark, said in zip(numbers["remarks"], says, strict=True))
+    assert "s3cr3t" not in " ".join(lines)
+
+
 def test_the_environment(call, monkeypatch):
     monkeypatch.setenv("V6_FEDERATED_PROFILE", "trusting")
     monkeypatch.setenv("V6_FEDERATED_MINIMUM_ROWS", "20")

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 GLANCE_SECONDS = 0.2  # within which Ctrl-C is noticed on systems where it does not end a wait
 LAST_SECONDS = 1.0  # that a request still has if the limit is reached: a server that is back answers in time
-NOTICE_SECONDS = 5.0  # of silence, after which it is told
+NOTICE_SECONDS = 15.0  # of silence, after which it is told
 
 
 @dataclass

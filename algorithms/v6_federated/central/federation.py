@@ -702,22 +702,25 @@ class Federation:
         self._history.count_evaluation(answers)
         return {**found, **({"by_hospital": by_hospital} if by_hospital else {})}
 
-    def stopped(self, reason: str, resumable: bool = True) -> dict[str, Any] | None:
+    def stopped(self, reason: str, resumable: bool = True, away: bool = False) -> dict[str, Any] | None:
         """End a job that cannot go on, and have the nodes remove what they keep for it.
 
         Args:
             reason: why.
             resumable: whether the same job could go on from there; False if it would only end in the same way.
+            away: whether the server is away. Then nodes and the checkpoint keep what they have: a node of vantage6
+                loses a result that it cannot hand over, and starts central again once the server is back.
 
         Returns:
             The result after the last finished round; None if no round was finished.
         """
         last = self._progress.last_finished_round()
         if last is None:
-            self.give_up()
+            if not away:
+                self.give_up()
             return None
         self._tasks.round = len(self.history) + 1
-        return {**self._ended(None, last), "stopped": reason, "resumable": resumable}
+        return {**self._ended(None, last, away), "stopped": reason, "resumable": resumable}
 
     def give_up(self) -> None:
         """Have the nodes remove what they keep for the job, and remove the checkpoint. It raises no errors."""
@@ -737,13 +740,15 @@ class Federation:
         """
         return self._ended(final, {**self._progress.snapshot(), **learned})
 
-    def _ended(self, final: dict[str, Any] | None, learned: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            self._tasks.forget()
-            left = None
-        except vantage6_api.CollectResultsError as error:  # the finished model must not be lost
-            left = str(error)
-        self._progress.remove()
+    def _ended(self, final: dict[str, Any] | None, learned: Mapping[str, Any], away: bool = False) -> dict[str, Any]:
+        left = "the server is away" if away and self._tasks.stateful else None
+        if not away:
+            try:
+                self._tasks.forget()
+            except vantage6_api.CollectResultsError as error:  # the finished model must not be lost
+                left, away = str(error), isinstance(error, vantage6_api.ServerAway)
+        if not away:
+            self._progress.remove()
         shown = {name: value for name, value in self._progress.shown.items() if value}
         own_results = {"own_results": hidden} if (hidden := shown.pop("own_results", None)) else {}
         return {

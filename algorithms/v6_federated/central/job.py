@@ -10,8 +10,8 @@ from v6_federated import models
 from v6_federated.base import database, json_text
 from v6_federated.base.errors import Interrupted, SafeError, place_of
 from v6_federated.base.logs import print_anything
-from v6_federated.base.vantage6_api import CollectResultsError, UserInputError, central_task
-from v6_federated.central import privacy
+from v6_federated.base.vantage6_api import CollectResultsError, ServerAway, UserInputError, central_task
+from v6_federated.central import charts, privacy
 from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
 from v6_federated.messages import in_a_study, settings
@@ -158,21 +158,22 @@ def central(
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits
         try:
             federation.prepare()
-            return method_function(federation, **settings.arguments(method_function, checked))
+            return charts.added(method_function(federation, **settings.arguments(method_function, checked)))
         except Exception as error:
             expected = isinstance(error, UserInputError | CollectResultsError | SafeError)
             if not expected and debugging():
                 federation.give_up()
                 raise
             where = "" if expected else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "
-            result = federation.stopped(f"{where}{error}", not (isinstance(error, SafeError) or getattr(error, "refused", False)))
+            resumable = not isinstance(error, SafeError) and not getattr(error, "refused", False)
+            result = federation.stopped(f"{where}{error}", resumable, away=isinstance(error, ServerAway))
             if result is None:
                 raise
-            return result  # so that the trained model is not lost
+            return charts.added(result)  # so that the trained model is not lost
         except KeyboardInterrupt:  # on mock nodes
             with contextlib.suppress(Exception):
                 if (result := federation.stopped("interrupted")) is not None:
-                    raise Interrupted(result) from None
+                    raise Interrupted(charts.added(result)) from None
             raise
         except BaseException:
             federation.give_up()

@@ -52,10 +52,17 @@ POLICIES = (
     "allowed_users",
     "require_algorithm_pull",
 )
-DATABASE = ("label", "mount_mode", "type", "uri")
+DATABASE = ("env", "label", "mount_mode", "type", "uri")
 EXAMPLE = re.compile(r"\.example(?=[/:]|$)")  # no host has such a name: RFC 2606
 CAPITALS = re.compile("READER:PASSWORD@|NAME-OF-THE-")  # in ``node_configs/sql.yaml``
 TYPES = ("csv", "excel", "folder", "omop", "other", "parquet", "sparql", "sql")
+NOT_READ = {  # types that vantage6 knows and no image of this project reads: what to do instead
+    "omop": "give the view that a project needs as type sql, or its rows as a csv file",
+    "parquet": "write its rows as a csv file, type csv",
+}
+ADDRESSES = ("omop", "sparql", "sql")  # types whose uri is an address
+READ_ONLY = ("csv", "excel", "folder", "parquet")  # types for which vantage6 knows mount_mode: ro
+PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +158,40 @@ def _remarks(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[s
             yield f"the database {database.get('label')} has an unknown type, {database['type']}; " + _expected(
                 database["type"], TYPES
             )
+        yield from _unusable(database)
+        # vantage6 shares logs unless it is told not to
+        if str(database.get("type")) in ADDRESSES and node.get("share_algorithm_logs", True) is not False:
+            secret = ", with its password," if PASSWORD.search(str(database.get("uri"))) else ""
+            yield (
+                f"logs are shared, and vantage6 prints the address of the database {database.get('label')}{secret} "
+                "into the log of an image that reads it: set share_algorithm_logs: false, unless you know that no "
+                "image that policies allow prints it"
+            )
     if "hospital" not in [database.get("label") for database in databases]:
         yield (
             "there is no database with the label hospital: the audit log and the counters would lie in the node's data "
             "volume, and be lost with it"
+        )
+
+
+def _unusable(database: Mapping[str, Any]) -> Iterator[str]:
+    """A database that no image of this project reads, or with which the node does not start."""
+    label, kind = str(database.get("label")), str(database.get("type"))
+    if kind in NOT_READ:
+        yield f"the database {label} has the type {kind}, which no image of this project reads; {NOT_READ[kind]}"
+    elif str(database.get("uri")).lower().endswith(".parquet"):
+        yield f"the database {label} is a Parquet file, which no image of this project reads; {NOT_READ['parquet']}"
+    if str(database.get("mount_mode", "copy")) not in ("copy", "ro"):
+        yield f"mount_mode of the database {label} must be copy or ro: with another one the node does not start"
+    elif database.get("mount_mode") == "ro" and kind not in READ_ONLY:
+        yield (
+            f"mount_mode: ro of the database {label} is for the types {', '.join(READ_ONLY)} only: with another one "
+            "the node does not start"
+        )
+    if not label.isidentifier():
+        yield (
+            f"the label {label} of a database must be letters, digits and underscores: with another one the node does "
+            "not start"
         )
 
 

@@ -17,38 +17,125 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
 from v6_federated.base.version import __version__
-from v6_federated.messages.common import Common
+from v6_federated.messages.common import Common, Training, TrainingWithNoise
 from v6_workbench.network.project import FIVE, FOUR, RELEASES, Release, source_url
-from v6_workbench.registry import central_of, folder_of, names, package_of
+from v6_workbench.registry import central_of, folder_of, names, package_of, unused_by
 
 MEANINGS = {  # settings whose values a user interface can offer
-    "label": "column",
-    "features": "column_list",
-    "exclude": "column_list",
-    "organizations": "organization_list",
-    "evaluators": "organization_list",
+    **dict.fromkeys(("label", "event", "offset", "weights", "subgroup"), "column"),
+    **dict.fromkeys(("features", "exclude"), "column_list"),
+    **dict.fromkeys(("organizations", "evaluators"), "organization_list"),
+}
+# what a form asks first; then the method's own settings, what all methods share, and last, what protects privacy
+FIRST = ("label", "event", "features", "exclude", "offset", "weights", "subgroup", "organizations", "rounds", "model")
+NOISE = tuple(name for name in TrainingWithNoise.model_fields if name not in Training.model_fields)
+CALLED = {  # as a clinician would say it; others are called as they are written
+    "label": "outcome",
+    "event": "event indicator (1: event, 0: censored)",
+    "features": "predictors",
+    "exclude": "columns that are no predictors",
+    "offset": "offset column",
+    "weights": "column of weights",
+    "subgroup": "subgroups by column",
+    "organizations": "hospitals that take part",
+    "evaluators": "hospitals that only evaluate",
+    "rounds": "rounds at most",
+    "family": "type of outcome",
+    "link": "link function",
+    "confidence": "confidence level of intervals",
+    "strata": "strata",
+    "ties": "events at the same time",
+    "loss": "type of outcome",
+    "objective": "type of outcome",
+    "classes": "values of the outcome",
+    "class_weights": "weights of the outcome's values",
+    "preprocess": "preparation of the columns",
+    "holdout": "share of rows kept to evaluate",
+    "minimum_at_risk": "fewest rows at risk that are shown",
+    "lr": "learning rate",
+    "l2": "ridge penalty",
+    "aggregation": "what the coordinator sees",
+    "clip": "clipping norm (differential privacy)",
+    "epsilon": "privacy budget epsilon",
+    "delta": "privacy budget delta",
+}
+# what applies only if another setting has such a value: the other one, an operator and the value
+ONLY_IF = {
+    "event": ("loss", "==", "cox"),
+    "momentum": ("optimizer", "==", "sgd"),
+    "server_beta2": ("server_optimizer", "!=", "sgd"),
+    "server_tau": ("server_optimizer", "!=", "sgd"),
+    "trim": ("aggregate", "==", "trimmed"),
+    "personal_epochs": ("personalize", "!=", "none"),
+    "personal_mu": ("personalize", "==", "ditto"),
+    "topk_fraction": ("compression", "==", "topk"),
+    **{name: ("clip", ">", "0") for name in NOISE if name != "clip"},
+}
+ONLY_IF_OF = {
+    "cox": {"ties": ("strata", "==", "hospital"), **dict.fromkeys(("bins", "grid"), ("strata", "==", "none"))},
 }
 SECURE = ("masked", "pinned")  # values of aggregation with which central learns sums only
 ONLY_PLAIN = "Secure aggregation is not possible"
 WRITES = "Write the entries of the named methods, or of all."
 TYPES = {bool: "boolean", int: "integer", float: "float", str: "string"}
-VISUALIZATIONS = [
-    {
-        "name": "Accuracy by round",
-        "description": "of the global model on rows that the nodes held out",
+LINES = {  # vantage6's user interface draws columns, see ``v6_federated.central.charts``
+    "quality": {
+        "name": "Quality by round",
+        "description": "accuracy (R2 of numbers, C-index of times) on rows that the nodes held out",
         "type": "line",
-        "schema": {"location": ["history"], "x": "round", "y": "accuracy", "y_axis_min": 0, "y_axis_max": 1},
+        "schema": {"location": ["charts", "quality"], "x": "round", "y": "quality", "y_axis_max": 1},
     },
-    {
-        "name": "Rounds",
-        "description": "measures and costs of each round",
-        "type": "table",
-        "schema": {
-            "location": ["history"],
-            "columns": ["round", "n", "train_loss", "loss", "accuracy", "auc", "bytes_up", "bytes_down", "seconds"],
-        },
+    "survival": {
+        "name": "Survival",
+        "description": "share without the event by time; of groups, the first that is shown",
+        "type": "line",
+        "schema": {"location": ["charts", "survival"], "x": "time", "y": "survival", "y_axis_min": 0, "y_axis_max": 1},
     },
-]
+}
+
+
+def _table(name: str, description: str, *location: str, columns: Sequence[str] = ()) -> dict[str, Any]:
+    """A table of rows; without columns, of those of the first row."""
+    schema = {"location": [*location]} | ({"columns": [*columns]} if columns else {})
+    return {"name": name, "description": description, "type": "table", "schema": schema}
+
+
+COEFFICIENTS = _table("Coefficients", "with standard errors, tests and intervals", "coefficients")
+FOUND = {  # by method: what is looked at first
+    "cox": [COEFFICIENTS],
+    "gbdt": [_table("Importance of columns", "splits and gains of the trees", "feature_importance")],
+    "glm": [COEFFICIENTS],
+    "km": [
+        _table(
+            "Groups",
+            "rows, events and median times, with intervals",
+            "curves_of_survival",
+            columns=["group", "n", "events", "median", "median_lower", "median_upper", "left_out"],
+        ),
+        LINES["survival"],
+        _table("Curve of the first group", "survival by time, with intervals", "curves_of_survival", "0", "rows"),
+    ],
+}
+COST = ("bytes_up", "bytes_down", "seconds")
+OWN_MEASURES = {"cox": ("log_likelihood", "concordance"), "glm": ("deviance",)}  # of the history
+
+
+def visualizations(central: Any, method: str) -> list[dict[str, Any]]:
+    """Return the tables and lines of a method's results, the first one to look at first.
+
+    Args:
+        central: the method's central function.
+        method: its name.
+
+    Returns:
+        The tables and lines, in the form that vantage6's user interface draws: a line needs a dictionary of columns.
+    """
+    settings = central.settings
+    # regressions hold no rows out unless they are told to
+    evaluates = central.supervised and settings.evaluates and settings.model_fields["holdout"].default > 0
+    own = ("train_loss", "loss", "accuracy", "auc") if evaluates else OWN_MEASURES.get(method, ())
+    rounds = _table("Rounds", "measures and costs of each round", "history", columns=["round", "n", *own, *COST])
+    return [*([LINES["quality"]] if evaluates else []), *FOUND.get(method, []), rounds]
 
 
 def entry(method: str, release: Release = FOUR) -> dict[str, Any]:
@@ -68,11 +155,9 @@ def entry(method: str, release: Release = FOUR) -> dict[str, Any]:
 
 
 def _entry(central: Any, method: str, release: Release) -> dict[str, Any]:
-    fields = central.settings.model_fields
     description = " ".join((inspect.getdoc(central) or "").split())
     if central.single_answers:
         description += f" {needs_single(central.single_answers)}"
-    own = [name for name in fields if name not in Common.model_fields]
     function = {
         "name": "central",
         "display_name": description.partition(":")[0],
@@ -80,8 +165,8 @@ def _entry(central: Any, method: str, release: Release) -> dict[str, Any]:
         **({"type": "central"} if release is FOUR else {"step_type": "central_compute"}),
         "standalone": True,
         "databases": [_database("default", "rows to train on; the same label at every node", release)],
-        "arguments": [_argument(name, fields[name], central) for name in [*own, *Common.model_fields]],
-        "ui_visualizations": VISUALIZATIONS if central.supervised else VISUALIZATIONS[1:],  # no accuracy
+        "arguments": [_argument(name, central, method) for name in _ordered(central)],
+        "ui_visualizations": visualizations(central, method),
     }
     return {
         "name": f"v6-{method}",
@@ -145,8 +230,21 @@ def text_of(package: ModuleType, release: Release = FOUR) -> str:
     return json.dumps(_entry(package.central, method, release), indent=2) + "\n"
 
 
-def _argument(name: str, field: Any, central: Any) -> dict[str, Any]:
-    argument = {"name": name, "display_name": name.replace("_", " "), "description": field.description or name}
+def _ordered(central: Any) -> list[str]:
+    """The settings in the order of a form, without those that have no effect on the method."""
+    fields = central.settings.model_fields
+    own = [name for name in fields if name not in Common.model_fields]
+    idle = unused_by(central)
+    last = [*(NOISE if central.private else ()), "aggregation", "precision"]
+    names = [name for name in dict.fromkeys((*FIRST, *own, *Common.model_fields)) if name not in last]
+    return [name for name in (*names, *last) if name in fields and name not in idle]
+
+
+def _argument(name: str, central: Any, method: str) -> dict[str, Any]:
+    fields = central.settings.model_fields
+    field = fields[name]
+    called = CALLED.get(name, name.replace("_", " "))
+    argument = {"name": name, "display_name": called[0].upper() + called[1:], "description": field.description or name}
     options = _options(field.annotation)
     argument["type"] = MEANINGS.get(name) or _type(options)
     if allowed := [value for option in options if get_origin(option) is Literal for value in get_args(option)]:
@@ -155,6 +253,10 @@ def _argument(name: str, field: Any, central: Any) -> dict[str, Any]:
     argument["has_default_value"] = not field.is_required()
     if not field.is_required() and field.default is not None:  # the store refuses null; no default_value means null
         argument["default_value"] = field.default if isinstance(field.default, str) else json.dumps(field.default)
+    condition = (ONLY_IF | ONLY_IF_OF.get(method, {})).get(name)
+    if condition is not None and condition[0] in fields:
+        names = ("conditional_on", "conditional_operator", "conditional_value")
+        argument |= dict(zip(names, condition, strict=True))
     return argument
 
 

@@ -53,6 +53,7 @@ __all__ = [
     "Database",
     "NodePermissionException",
     "PrivacyThresholdViolation",
+    "ServerAway",
     "UserInputError",
     "central_task",
     "database_of_task",
@@ -262,8 +263,7 @@ def _ask(client: Any, question: Callable[[], T]) -> T:
         if silence.over:
             last = str(problem) if isinstance(problem, OSError) and str(problem) else type(problem).__name__
             raise ServerAway(
-                f"the server has not answered for {silence.limit:g} s (server_timeout): {last}; check that it runs, "
-                "then resume the job"
+                f"the server has not answered for {silence.limit:g} s (server_timeout): {last}; check that it runs"
             )
         time.sleep(POLL_SECONDS)
 
