@@ -44,7 +44,7 @@ InFull = Annotated[Literal["float64"], Field(description="number format of what 
 class Settings(WithNoise):
     """The settings that every method takes; the model is always a generalised linear one, sent in float64."""
 
-    for_numbers: ClassVar[str] = "family=gaussian"
+    for_numbers: ClassVar[str] = "family=gaussian (counts: family=poisson)"
     noise_for_numbers: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("start_from", "until_converged", "class_weights")
     same_when_resumed: ClassVar[tuple[str, ...]] = ("l2",)

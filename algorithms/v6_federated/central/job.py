@@ -162,7 +162,10 @@ def central(
                 federation.give_up()
                 raise
             where = "" if expected else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "
-            result = federation.stopped(f"{where}{error}", not (isinstance(error, SafeError) or getattr(error, "refused", False)))
+            again = isinstance(error, SafeError) or getattr(
+                error, "refused", False
+            )  # it would only end in the same way
+            result = federation.stopped(f"{where}{error}", resumable=not again)
             if result is None:
                 raise
             return result  # so that the trained model is not lost

@@ -65,10 +65,10 @@ def check_identified(
             if not same:
                 raise SafeError(f"the column {name} has one value {constant}; leave it out (--exclude)")
             levels = any("=" in c for c in (name, *same))
-            onehot = ", or one level of each category (--preprocess onehot:drop=first)"
+            onehot = ", or one level of each category (--preprocess onehot:drop=first)" if levels else ""
             raise SafeError(
                 f"the column {name} follows from {shortened(same, NAMED)}, so that their coefficients are not "
-                f"determined; leave one of them out (--exclude){onehot if levels else ''}{', or set l2' if penalty else ''}"
+                f"determined; leave one of them out (--exclude){onehot}{', or set l2' if penalty else ''}"
             )
         if A[j, j] > 0:
             taken += [j] if j else []

@@ -60,7 +60,7 @@ def survival_of(result: Result) -> str:
     for found in result.get("curves_of_survival") or ():
         who = "" if found["group"] is None else f"{found['group']}: "
         about = f"{counted(found['n'], 'row')}, {counted(found['events'], 'event')}"
-        curves.append(f"{who}{about}, median {_median(found)}")
+        curves.append(f"{who}{about}, median {median_of(found)}")
     if curves:
         said.append(shortened(curves, MOST_GROUPS, "; "))
     if test := result.get("log_rank"):
@@ -69,8 +69,15 @@ def survival_of(result: Result) -> str:
     return "; ".join(said)
 
 
-def _median(curve: Result) -> str:
-    """A curve's median with its interval."""
+def median_of(curve: Result) -> str:
+    """Write a curve's median with its interval.
+
+    Args:
+        curve: one of ``curves_of_survival``.
+
+    Returns:
+        The cell.
+    """
     if curve["median"] is None:
         return "not reached"
     lower, upper = ("?" if curve[end] is None else f"{curve[end]:.4g}" for end in ("median_lower", "median_upper"))
