@@ -3,7 +3,6 @@
 import csv
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,8 @@ from v6_workbench.reporting.nested import comparisons
 from v6_workbench.reporting.summary import summary
 
 TABLES = (
-    "results",
+    *("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances", "survival", "baseline"),
     "comparisons",
-    "rounds",
-    "nodes",
-    "hospitals",
-    "subgroups",
-    "coefficients",
-    "importances",
-    "survival",
-    "baseline",
 )
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # how a formula begins; also in full width
 
@@ -56,8 +47,9 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     Args:
         results: results by their names.
         folder: the folder, which gets ``results.csv``, ``rounds.csv``, and ``nodes.csv``, ``hospitals.csv``,
-            ``subgroups.csv``, ``comparisons.csv`` (tests of nested regressions), ``coefficients.csv``, ``importances.csv``, ``survival.csv`` (curves, by bin) and
-            ``baseline.csv`` (the baseline hazard of ``cox``, by bin) if any result has some.
+            ``subgroups.csv``, ``coefficients.csv``, ``importances.csv``, ``survival.csv`` (curves, by bin),
+            ``baseline.csv`` (the baseline hazard of ``cox``, by bin) and ``comparisons.csv`` (tests of nested
+            regressions) if any result has some.
     """
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for name, result in results.items():
@@ -79,7 +71,7 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         for curve in result.get("curves_of_survival") or ():
             tables["survival"] += [{"result": name, "group": curve["group"], **row} for row in curve["rows"]]
         tables["baseline"] += [{"result": name, **row} for row in _baseline_rows(result)]
-    tables["comparisons"] = [asdict(comparison) for comparison in comparisons(results)]
+    tables["comparisons"] = [vars(comparison) for comparison in comparisons(results)]
     for name, rows in tables.items():
         file = folder / f"{name}.csv"
         if rows:
