@@ -162,10 +162,8 @@ def central(
                 federation.give_up()
                 raise
             where = "" if expected else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "
-            again = isinstance(error, SafeError) or getattr(
-                error, "refused", False
-            )  # it would only end in the same way
-            result = federation.stopped(f"{where}{error}", resumable=not again)
+            certain = isinstance(error, SafeError) or getattr(error, "refused", False)
+            result = federation.stopped(f"{where}{error}", resumable=not certain)
             if result is None:
                 raise
             return result  # so that the trained model is not lost

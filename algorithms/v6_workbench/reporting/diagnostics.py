@@ -173,8 +173,8 @@ def perfect(result: Result) -> list[str]:
     if not result.get("fits_perfectly"):
         return []
     return [
-        "the model fits perfectly: what it leaves of the label is rounding, so that there are no standard errors, tests "
-        "or AIC; if the label was computed from some of the columns, leave these out (--exclude)"
+        "the model fits perfectly: what it leaves of the label is rounding, so there are no standard errors, tests or "
+        "AIC; if the label was computed from some of the columns, leave these out (--exclude)"
     ]
 
 

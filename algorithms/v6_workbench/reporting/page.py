@@ -479,8 +479,8 @@ def _shown(value: Any) -> str:
 
 def _comparison(results: Mapping[str, Result], draw: _Drawing, target: float | None) -> Iterator[Table | Figure | str]:
     yield of_rich(tables.table(results, target), "Results side by side")
-    for table in tables.regressions_tables(results):
-        yield of_rich(table, "How well the regressions fit; of the same rows, a smaller AIC is better")
+    for fits in tables.regressions_tables(results):
+        yield of_rich(fits, "How well the regressions fit; of the same rows, a smaller AIC is better")
     yield from (f"{line[0].upper()}{line[1:]}." for line in nested.other_rows(results))
     if (table := tables.nested_table(results)) is not None:
         yield of_rich(table, "Do the further columns say more than chance? Tests that their coefficients are 0")

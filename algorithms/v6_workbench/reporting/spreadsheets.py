@@ -17,10 +17,7 @@ from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.nested import comparisons
 from v6_workbench.reporting.summary import summary
 
-TABLES = (
-    *("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances", "survival", "baseline"),
-    "comparisons",
-)
+TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances", "survival", "baseline")
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # how a formula begins; also in full width
 
 
