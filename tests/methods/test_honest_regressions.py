@@ -60,9 +60,9 @@ def why_ended(seed: int, K: int, p: int, effect: float, lie=(), measures=COX.COM
 
 def test_no_honest_job_of_cox_is_ended():
     """Plain norms of gradients end some of these jobs: near 0, one is soon ten times another."""
-    seeds = [(seed, K) for K in (3, 5) for seed in range(100)]
-    assert not [one for one in seeds if why_ended(*one, p=1, effect=0.0)]
-    assert [one for one in seeds if why_ended(*one, p=1, effect=0.0, measures=PLAIN)]
+    seeds = [*range(60), 147, 216, 320, 411]
+    assert not [seed for seed in seeds if why_ended(seed, 3, 1, 0.0)]
+    assert [seed for seed in seeds if why_ended(seed, 3, 1, 0.0, measures=PLAIN)] == seeds[-4:]
 
 
 @pytest.mark.parametrize("lie", [["gradient"], ["hessian"], ["gradient", "hessian"]], ids="+".join)
