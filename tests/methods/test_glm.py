@@ -833,7 +833,7 @@ def test_shares_of_trials_are_two_rows_each():
     rng = np.random.default_rng(0)
     age, trials = rng.normal(60, 10, N), rng.integers(5, 40, N)
     successes = rng.binomial(trials, 1 / (1 + np.exp(-0.05 * (age - 60))))
-    with pytest.raises(SafeError, match="if it is a share of trials, give glm two rows for each share: label 1 with"):
+    with pytest.raises(SafeError, match="if it is a share of trials, give two rows for each share: label 1 with"):
         data_checks._check_labels(successes / trials, False, 20, method="glm")
     counts = {1: successes, 0: trials - successes}
     halves = [pd.DataFrame({"age": age, "w": counts[y] * 1.0, "y": y}) for y in (0, 1)]
