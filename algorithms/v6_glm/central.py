@@ -44,7 +44,7 @@ InFull = Annotated[Literal["float64"], Field(description="number format of what 
 class Settings(WithNoise):
     """The settings that every method takes; the model is always a generalised linear one, sent in float64."""
 
-    for_numbers: ClassVar[str] = "family=gaussian"
+    for_numbers: ClassVar[str] = "family=gaussian (counts: family=poisson)"
     noise_for_numbers: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("start_from", "until_converged", "class_weights")
     same_when_resumed: ClassVar[tuple[str, ...]] = ("l2",)
@@ -176,7 +176,7 @@ def central(
             null=scoring.null,
             returns=shapes,
             means={name: ["sum"] for name in shapes},
-            measures={**COMPARED, "gradient": pull} if t > 1 else AT_FIRST,
+            measures=compared(model, first=t == 1),
             validate=wrong_sums,
             often=fit.why_refused(model, scoring, names),
             **sent,
@@ -304,6 +304,20 @@ def pull(answer: Answer) -> np.ndarray:
     return inference.pull(g, inference.symmetric(answer["hessian"], len(g)), sums["pearson"] or sums["deviance"])
 
 
+def first_pull(answer: Answer) -> np.ndarray:
+    """Select what is compared of the nodes' first gradients: how much of their weights' sum they would explain.
+
+    Args:
+        answer: a node's answer.
+
+    Returns:
+        A number (1,).
+    """
+    g = answer["gradient"]
+    H = inference.symmetric(answer["hessian"], len(g))
+    return inference.pull(g, H, float(H[-1, -1]))
+
+
 def deviations(answer: Answer) -> np.ndarray:
     """Select what is compared of the nodes' Hessians, see ``inference.deviations``.
 
@@ -316,9 +330,23 @@ def deviations(answer: Answer) -> np.ndarray:
     return inference.deviations(answer["hessian"], answer.n)
 
 
-COMPARED: Compared = {"gradient": None, "hessian": deviations, "measures": None}
-# the first Hessian is of columns in their own units, and the first gradient that of working labels
-AT_FIRST: Compared = {**COMPARED, "hessian": None, "first hessian": deviations}
+def compared(model: Glm, first: bool) -> Compared:
+    """Select what is compared of the nodes' answers.
+
+    The first Hessian is of columns in their own units. The first gradient is that of working labels, which can be
+    compared if the label has two classes: they are then all about as large.
+
+    Args:
+        model: family and link.
+        first: whether it is the first round.
+
+    Returns:
+        Functions of an answer, by name.
+    """
+    if not first:
+        return {"gradient": pull, "hessian": deviations, "measures": None}
+    found: Compared = {"gradient": None, "hessian": None, "measures": None, "first hessian": deviations}
+    return found if model.regression else {**found, "first gradient": first_pull}
 
 
 def wrong_sums(answer: Answer) -> str | None:

@@ -95,7 +95,7 @@ FAMILIES = {
         constant=lambda y: special.xlogy(y, y) - y - special.gammaln(y + 1),
         dispersed=False,
         positive=True,
-        labels="counts: whole numbers from 0",
+        labels="counts: whole numbers from 0; for other numbers, choose family=gaussian",
         possible=lambda y: (y >= 0) & (y == np.floor(y)),
     ),
     "gamma": Family(
@@ -106,7 +106,7 @@ FAMILIES = {
         constant=np.log,
         dispersed=True,
         positive=True,
-        labels="numbers above 0",
+        labels="numbers above 0; with zeros, choose family=poisson for counts, or family=gaussian",
         possible=lambda y: y > 0,
     ),
 }

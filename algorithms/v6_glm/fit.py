@@ -65,7 +65,7 @@ def why_refused(model: Glm, scoring: Scoring, names: Sequence[str]) -> str:
             f"values are missing (add a step impute){fits}, rows are too few for a limit or for so many columns (leave "
             "some out with --exclude), or a column of weights or offsets is too uneven"
         )
-    larger = "a larger l2" if scoring.l2 else "l2, for example --set l2=0.01"
+    larger = "a larger l2" if scoring.l2 else "l2, for example --set l2=0.1"
     if model.regression:
         return (
             "the means that the columns predict are too far apart: leave out columns (--exclude), choose another "

@@ -23,6 +23,7 @@ from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.conformance.interruptions import lost_and_started_again
 from v6_workbench.conformance.jobs import difference
 from v6_workbench.reporting import diagnostics, page, pictures, prediction, spreadsheets, tables
+from v6_workbench.simulation import data_checks
 from v6_workbench.simulation.datasets import load
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -730,3 +731,115 @@ def test_a_central_that_is_lost_remembers_which_nodes_its_sums_are_from():
             **settings,
         )
         assert difference({**whole, "traffic": 0}, {**again.result, "traffic": 0}) == ""
+
+
+# ---- fits without an end, and without anything left
+
+
+def exact(scale=1.0, family="gaussian"):
+    """Labels that follow from the columns."""
+    X, _, _ = columns()
+    eta = 1 + 0.02 * (X.age - 60) + 0.3 * X.ill
+    return X[["age", "year", "ill"]].assign(y=scale * {"gaussian": eta, "gamma": np.exp(eta)}[family])
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+@pytest.mark.parametrize("scale, family", [(1.0, "gaussian"), (1e6, "gaussian"), (1e-6, "gaussian"), (1.0, "gamma")])
+def test_a_perfect_fit_has_converged_and_says_so(scale, family, aggregation):
+    """Its steps are rounding, and so are the residuals that errors and tests would be about."""
+    result = train("v6_glm", dealt(exact(scale, family)), family=family, aggregation=aggregation)
+    assert result["converged"] and result["fits_perfectly"] and result["iterations"] <= 8
+    np.testing.assert_allclose(column(result, "estimate")[[1, 3]], np.array([0.02, 0.3]) * scale, rtol=1e-9)
+    assert all(row["std_error"] is row["p"] is None for row in result["coefficients"]) and result["aic"] is None
+    said = [*diagnostics.warnings_about(result), tables.fit_of(result), page.page({"a": result})]
+    assert all("fits perfectly" in text for text in (said[-1], said[-2])) and "not converged" not in str(said)
+    assert any(line.startswith("the model fits perfectly") for line in said)
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-9])
+def test_a_fit_with_small_residuals_is_not_perfect(noise):
+    rows = exact()
+    rows["y"] += noise * np.random.default_rng(0).normal(size=N)
+    result = train("v6_glm", dealt(rows), family="gaussian")
+    fitted, estimates, errors = theirs(rows, ("gaussian", "identity"))
+    assert result["converged"] and not result["fits_perfectly"]
+    np.testing.assert_allclose(column(result, "std_error"), errors, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson", "gamma"])
+def test_a_step_below_rounding_is_convergence_whatever_the_tolerance(family):
+    X, eta, rng = columns()
+    result = train("v6_glm", dealt(X.assign(y=labels(family, eta, rng))), family=family, tolerance=1e-300)
+    assert result["converged"] and result["iterations"] < 15
+
+
+@pytest.mark.parametrize("family", ["gaussian", "gamma"])
+def test_more_columns_than_rows_leave_no_degrees_of_freedom(family):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(40, 50))).add_prefix("x").assign(y=rng.gamma(3, size=40))
+    nodes = {k: rows[10 * k - 10 : 10 * k].reset_index(drop=True) for k in (1, 2, 3, 4)}
+    result = train("v6_glm", nodes, family=family, l2=0.1)
+    assert result["df_residual"] == 0 and result["dispersion"] is None and result["converged"]
+    assert "0 degrees of freedom" in tables.fit_of(result)
+
+
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+
+
+def careful(rows, stops=False, **settings):
+    """A job of careful hospitals, under masks."""
+    return train("v6_glm", dealt(rows), environment=CAREFUL, stops=stops, **settings)
+
+
+def test_separation_under_masks_is_named_and_its_cures_work():
+    rows = with_rows(y=lambda r: (r.age > 60).astype(int))[["age", "year", "ill", "y"]]
+    result = careful(rows, stops=True)
+    assert result["stopped"].endswith(
+        "Often, columns (above all age) predict the label of nearly all rows with certainty (separation): leave them "
+        "out (--exclude), merge levels, or set l2, for example --set l2=0.1"
+    )
+    assert "learning rate" not in result["stopped"]
+    assert result["resumable"] is False
+    assert careful(rows, l2=0.1)["converged"] and careful(rows, exclude=["age"])["converged"]
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_an_error_names_five_columns_at_most_and_then_the_cure(aggregation):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(N, 12))).add_prefix("column_").assign(y=rng.integers(0, 2, N))
+    rows.insert(12, "total", rows.filter(like="column_").sum(axis=1))
+    problem = train("v6_glm", dealt(rows), stops=True, aggregation=aggregation)["stopped"]
+    assert problem == (
+        "the column total follows from column_0, column_1, column_2, column_3, column_4 and 7 more, so that their "
+        "coefficients are not determined; leave one of them out (--exclude), or set l2"
+    )
+
+
+def test_counts_that_vary_more_are_told_what_quasi_poisson_does():
+    X, _, rng = columns()
+    rows = X[["age", "ill"]].assign(y=rng.negative_binomial(1, 0.2, N))
+    result = train("v6_glm", dealt(rows), family="poisson")
+    (said,) = diagnostics.overdispersed(result)
+    assert "gamma" not in said, "it refuses zeros, which counts have"
+    factor = float(said.split("multiply the standard errors by ")[1].split(",")[0])
+    fitted, _, errors = theirs(rows, ("poisson", "log"))
+    assert factor == pytest.approx(np.sqrt(fitted.pearson_chi2 / fitted.df_resid), rel=0.25)
+    assert "with zeros, choose family=poisson" in stopped(rows, family="gamma")
+    assert train("v6_glm", dealt(rows), family="gaussian")["converged"]
+
+
+def test_shares_of_trials_are_two_rows_each():
+    """What the error of a share as label advises, against statsmodels' binomial model of successes and failures."""
+    rng = np.random.default_rng(0)
+    age, trials = rng.normal(60, 10, N), rng.integers(5, 40, N)
+    successes = rng.binomial(trials, 1 / (1 + np.exp(-0.05 * (age - 60))))
+    with pytest.raises(SafeError, match="if it is a share of trials, give two rows for each share: label 1 with"):
+        data_checks._check_labels(successes / trials, False, 20, method="glm")
+    counts = {1: successes, 0: trials - successes}
+    halves = [pd.DataFrame({"age": age, "w": counts[y] * 1.0, "y": y}) for y in (0, 1)]
+    nodes = {k: pd.concat([half[k::4] for half in halves], ignore_index=True) for k in range(1, 4)}
+    nodes[4] = pd.concat([half[::4] for half in halves], ignore_index=True)
+    result = train("v6_glm", nodes, label="y", weights="w")
+    fitted = sm.GLM(np.column_stack([counts[1], counts[0]]), sm.add_constant(age), family=F.Binomial()).fit(tol=1e-14)
+    np.testing.assert_allclose(column(result, "estimate"), fitted.params, rtol=1e-8)
+    np.testing.assert_allclose(column(result, "std_error"), fitted.bse, rtol=1e-8)

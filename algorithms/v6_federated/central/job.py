@@ -165,8 +165,9 @@ def central(
                 federation.give_up()
                 raise
             where = "" if expected else f"{type(error).__name__} at the coordinator, in {place_of(error)}: "
-            resumable = not isinstance(error, SafeError) and not getattr(error, "refused", False)
-            result = federation.stopped(f"{where}{error}", resumable, away=isinstance(error, ServerAway))
+            certain = isinstance(error, SafeError) or getattr(error, "refused", False)
+            away = isinstance(error, ServerAway)
+            result = federation.stopped(f"{where}{error}", resumable=not certain, away=away)
             if result is None:
                 raise
             return charts.added(result)  # so that the trained model is not lost

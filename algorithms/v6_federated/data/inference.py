@@ -15,7 +15,7 @@ ALIASED = 1e-9  # share of a column's information that is not in the columns bef
 UNTOLD = 1e-8  # share of a column's information that counts as none when gradients are measured
 ROUNDED = 1e-6  # share of what a step explains below which the rest is rounding
 PULL = 0.3  # honest hospitals differ: no gradient counts as smaller
-WEAK = 0.1  # the same, from which columns are suspected
+WEAK = 0.3  # the same, from which columns are suspected
 NAMED = 5  # columns in an error, which must not hide the cure
 SEPARATED = 1e-7  # share of the first step's information on some coefficient that is left
 
@@ -65,10 +65,10 @@ def check_identified(
             if not same:
                 raise SafeError(f"the column {name} has one value {constant}; leave it out (--exclude)")
             levels = any("=" in c for c in (name, *same))
-            onehot = ", or one level of each category (--preprocess onehot:drop=first)"
+            onehot = ", or one level of each category (--preprocess onehot:drop=first)" if levels else ""
             raise SafeError(
                 f"the column {name} follows from {shortened(same, NAMED)}, so that their coefficients are not "
-                f"determined; leave one of them out (--exclude){onehot if levels else ''}{', or set l2' if penalty else ''}"
+                f"determined; leave one of them out (--exclude){onehot}{', or set l2' if penalty else ''}"
             )
         if A[j, j] > 0:
             taken += [j] if j else []

@@ -80,7 +80,8 @@ def check_classes_of_numbers(values: Array, label: str) -> None:
     if values.dtype.kind in "iuf" and len(values) > MOST_NUMBERS:
         raise DataError(
             f"the label {label} has more than {MOST_NUMBERS} different numbers, like a quantity; choose a column of "
-            "classes, name all of them with `classes` if these are, or predict it as a number with loss=squared"
+            "classes, name all of them with `classes` if these are, or predict it as a number: family=gaussian of glm "
+            "(counts: family=poisson), objective=regression of gbdt, loss=squared of other methods"
         )
 
 

@@ -410,7 +410,7 @@ class Source:
         if self.table is not None and self.table[label].isna().any():
             raise DataError(
                 f"missing values in the label column {label} (in text, None, NA and null count as missing); expected "
-                "a label in every row"
+                "a label in every row: take rows without one out of the hospital's table, or out of its query"
             )
         if self.table is not None and (mark := mark_of(self.table[label])) and mark not in (spec.classes or ()):
             raise DataError(

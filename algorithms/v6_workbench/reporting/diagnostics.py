@@ -54,6 +54,7 @@ def warnings_about(result: Result) -> list[str]:
         *left_out_of_curves(result),
         *partly_fitted(result),
         *overdispersed(result),
+        *perfect(result),
         *rounded(result),
         *poor(result),
         *too_good(result),
@@ -168,8 +169,25 @@ def overdispersed(result: Result) -> list[str]:
     factor = math.sqrt(deviance / df)
     return [
         f"the label varies more than counts of a Poisson distribution do (deviance {deviance:.4g} on {df:.0f} degrees "
-        f"of freedom): errors are about {factor:.1f} times too small, and p-values with them; add what explains the "
-        "label, or use family=gaussian or gamma"
+        f"of freedom): standard errors are about {factor:.1f} times too small, and p-values too; add columns that "
+        f"explain the label, or multiply the standard errors by {factor:.2f}, as quasi-Poisson regression does"
+    ]
+
+
+def perfect(result: Result) -> list[str]:
+    """Say that a regression leaves nothing of its label.
+
+    Args:
+        result: the result.
+
+    Returns:
+        One line, or none.
+    """
+    if not result.get("fits_perfectly"):
+        return []
+    return [
+        "the model fits perfectly: what it leaves of the label is rounding, so there are no standard errors, tests or "
+        "AIC; if the label was computed from some of the columns, leave these out (--exclude)"
     ]
 
 
@@ -185,9 +203,10 @@ def unfinished(result: Result) -> list[str]:
     if result["converged"] or "stopped" in result or "hidden_directions" in result:
         return []
     rounds = len(result["history"])
+    cure = "set l2" if "l2" in result["settings"] else "leave out columns (--exclude)"
     return [
-        f"not converged: do not read the coefficients; set more rounds (--rounds {2 * rounds}), or l2 if they grow in "
-        "each round"
+        f"not converged: do not read the coefficients; set more rounds (--rounds {2 * rounds}), or {cure} if they grow "
+        "in each round"
     ]
 
 

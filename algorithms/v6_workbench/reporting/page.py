@@ -19,7 +19,7 @@ from v6_federated.base.version import __version__
 from v6_federated.operator.limits import written
 from v6_federated.privacy.limits import LIMITS
 from v6_workbench import registry
-from v6_workbench.reporting import coefficients, diagnostics, pictures, tables, tripod
+from v6_workbench.reporting import coefficients, diagnostics, nested, pictures, tables, tripod
 from v6_workbench.reporting.command import command_of
 from v6_workbench.reporting.hospitals import called, nodes_of
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
@@ -479,6 +479,13 @@ def _shown(value: Any) -> str:
 
 def _comparison(results: Mapping[str, Result], draw: _Drawing, target: float | None) -> Iterator[Table | Figure | str]:
     yield of_rich(tables.table(results, target), "Results side by side")
+    for fits in tables.regressions_tables(results):
+        yield of_rich(fits, "How well the regressions fit; of the same rows, a smaller AIC is better")
+    yield from (f"{line[0].upper()}{line[1:]}." for line in nested.other_rows(results))
+    if (table := tables.nested_table(results)) is not None:
+        yield of_rich(table, "Do the further columns say more than chance? Tests that their coefficients are 0")
+    if (table := tables.medians_table(results)) is not None:
+        yield of_rich(table, "Survival: medians with their intervals")
     if (table := tables.intervals_table(results)) is not None:
         yield of_rich(table, "95% confidence intervals on held-out rows")
         yield f"{MEANING}."

@@ -14,6 +14,7 @@ from v6_federated.data.reading import DECIMAL
 from v6_workbench.reporting import coefficients, subgroups
 from v6_workbench.reporting.hospitals import called, own_results
 from v6_workbench.reporting.levels import references
+from v6_workbench.reporting.nested import comparisons
 from v6_workbench.reporting.summary import summary
 
 TABLES = ("results", "rounds", "nodes", "hospitals", "subgroups", "coefficients", "importances", "survival", "baseline")
@@ -43,8 +44,9 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     Args:
         results: results by their names.
         folder: the folder, which gets ``results.csv``, ``rounds.csv``, and ``nodes.csv``, ``hospitals.csv``,
-            ``subgroups.csv``, ``coefficients.csv``, ``importances.csv``, ``survival.csv`` (curves, by bin) and
-            ``baseline.csv`` (the baseline hazard of ``cox``, by bin) if any result has some.
+            ``subgroups.csv``, ``coefficients.csv``, ``importances.csv``, ``survival.csv`` (curves, by bin),
+            ``baseline.csv`` (the baseline hazard of ``cox``, by bin) and ``comparisons.csv`` (tests of nested
+            regressions) if any result has some.
     """
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for name, result in results.items():
@@ -66,6 +68,7 @@ def write_all(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         for curve in result.get("curves_of_survival") or ():
             tables["survival"] += [{"result": name, "group": curve["group"], **row} for row in curve["rows"]]
         tables["baseline"] += [{"result": name, **row} for row in _baseline_rows(result)]
+    tables["comparisons"] = [vars(comparison) for comparison in comparisons(results)]
     for name, rows in tables.items():
         file = folder / f"{name}.csv"
         if rows:

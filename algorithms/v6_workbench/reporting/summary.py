@@ -27,6 +27,7 @@ MEASURES = {  # how a measure is written
     "rmse": "RMSE",
     "mae": "MAE",
 }
+OF_A_FIT = ("deviance", "null_deviance", "df_residual", "log_likelihood", "aic", "concordance")  # of a regression
 OF_CLASSES, OF_NUMBERS, OF_TIMES = ("accuracy", "auc"), ("r2", "rmse", "mae"), ("c_index",)
 
 
@@ -50,6 +51,7 @@ def summary(result: Result, target: float | None = None) -> dict[str, Any]:
         "auc": last["auc"],
         "auc_interval": auc_interval(result),
         "loss": last["loss"],
+        **{name: result[name] for name in OF_A_FIT if name in result},
         **{name: last[name] for name in (*OF_NUMBERS, *OF_TIMES) if name in last},
         **{f"{unit}_to_target": None if target is None else to_target(result, target, unit) for unit in UNITS},
         "uploads": spent(result, "uploads")[-1],

@@ -10,7 +10,7 @@ from v6_federated.base.files import write_whole
 from v6_workbench.cli import console, job, results, show
 from v6_workbench.cli.options import Target
 from v6_workbench.cli.records import Command, Option
-from v6_workbench.reporting import diagnostics, summary
+from v6_workbench.reporting import diagnostics, nested, summary
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -49,6 +49,11 @@ def run(options: ReportOptions) -> int:
             console.say(line if len(found) == 1 else f"{name}: {line}")
     console.console().print(tables.table(found, options.target))
     if len(found) > 1:
+        for made in (*tables.regressions_tables(found), tables.nested_table(found), tables.medians_table(found)):
+            if made is not None:
+                console.console().print(made)
+        for line in nested.other_rows(found):
+            console.say(line)
         show.show_intervals(found)
     for problem in problems:
         console.complain(console.FAILED, problem)

@@ -1,6 +1,7 @@
 """Tables of results, for the terminal. A function returns None if there is nothing to show."""
 
 from v6_workbench.reporting.tables.choosing import noise_table, search_table, settings_table, signs
+from v6_workbench.reporting.tables.comparing import medians_table, nested_table, regressions_tables
 from v6_workbench.reporting.tables.models import (
     class_of,
     coefficients_table,
@@ -31,10 +32,13 @@ __all__ = [
     "hospitals_table",
     "importances_table",
     "intervals_table",
+    "medians_table",
+    "nested_table",
     "noise_table",
     "personal_table",
     "ratio_named",
     "ratio_of",
+    "regressions_tables",
     "rounds_table",
     "search_table",
     "settings_table",

@@ -178,7 +178,8 @@ def fit_of(result: Result) -> str:
     what = "odds" if result["link"] == "logit" else "probability"
     about = f"{what} of {class_of(result)}" if class_of(result) else ""
     freedom = f"{rows}, {result['df_residual']:,} degrees of freedom"
-    return "; ".join(filter(None, [about, family, freedom, ", ".join(said)]))
+    perfect = "fits perfectly" if result.get("fits_perfectly") else ""
+    return "; ".join(filter(None, [about, family, freedom, perfect, ", ".join(said)]))
 
 
 def _fit_of_hazards(result: Result) -> str:

@@ -64,7 +64,7 @@ def survival_of(result: Result) -> str:
             curves.append(f"{who}not shown ({found['hidden']})")
             continue
         about = f"{counted(found['n'], 'row')}, {counted(found['events'], 'event')}"
-        curves.append(f"{who}{about}, median {_median(found)}")
+        curves.append(f"{who}{about}, median {median_of(found)}")
     if curves:
         said.append(shortened(curves, MOST_GROUPS, "; "))
     if test := result.get("log_rank"):
@@ -76,8 +76,15 @@ def survival_of(result: Result) -> str:
     return "; ".join(said)
 
 
-def _median(curve: Result) -> str:
-    """A curve's median with its interval, and how well bins let it be known."""
+def median_of(curve: Result) -> str:
+    """Write a curve's median with its interval, and how well bins let it be known.
+
+    Args:
+        curve: one of ``curves_of_survival``.
+
+    Returns:
+        The cell.
+    """
     if curve["median"] is None:
         return f"not reached by {curve['rows'][-1]['end']:.4g}" if curve["rows"] else "not known"
     lower, upper = ("?" if curve[end] is None else f"{curve[end]:.4g}" for end in ("median_lower", "median_upper"))

@@ -16,7 +16,7 @@ SHARED_COLUMNS = {*Round.model_fields} - {"uploads"}  # of a history; all others
 
 
 def table(results: Mapping[str, Result], target: float | None = None) -> Table:
-    """Make a table with a line for each result.
+    """Make a table with a line for each result. Measures that no result has are left out.
 
     Args:
         results: results by their names.
@@ -30,8 +30,10 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
     if simulated(results):
         units.append(("seconds", "s", 1, ".1f"))
     reached = [] if target is None else [f"{name} to {100 * target:g}%" for _, name, *_ in units]
-    measures = measures_of(results)
-    for heading in ("", "rounds", *measures, "loss", *reached, "uploads", "MB up", "MB down", "s"):
+    last = [result["history"][-1] for result in results.values()]
+    known = {label: key for label, key in measures_of(results).items() if any(row[key] is not None for row in last)}
+    measures = {**known, **({"loss": "loss"} if any(row["loss"] is not None for row in last) else {})}
+    for heading in ("", "rounds", *measures, *reached, "uploads", "MB up", "MB down", "s"):
         out.add_column(heading, justify="left" if heading == "" else "right", no_wrap=heading != "", overflow="fold")
     for name, result in results.items():
         s = summary(result, target)
@@ -41,7 +43,6 @@ def table(results: Mapping[str, Result], target: float | None = None) -> Table:
             escape(name),
             str(s["rounds"]),
             *(number(s[key], ".4f") for key in measures.values()),
-            number(s["loss"], ".4f"),
             *costs,
             str(s["uploads"]),
             f"{s['bytes_up'] / 1e6:.3f}",
