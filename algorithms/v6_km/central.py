@@ -145,9 +145,9 @@ def central(
         if (reason := why[g]) is not None:
             curves.append({**dict.fromkeys(("n", "events", *MEDIANS)), "group": group, "rows": [], **left, "hidden": reason})
         else:
-            curves.append({**curve(group, of_group, grain, confidence, minimum_at_risk, least), **left})
+            curves.append({**curve(group, of_group, grain, confidence, minimum_at_risk, least, grid or ()), **left})
             counts.append(of_group)
-    written = [shown(of_group, minimum_at_risk, least)[0].padded(B) for of_group in counts]
+    written = [shown(of_group, minimum_at_risk, least).counts.padded(B) for of_group in counts]
     arrays = {
         name: np.array([getattr(c, name) for c in written]).reshape(len(written), size // G)
         for name, size in shapes.items()
