@@ -394,7 +394,7 @@ def test_careful_hospitals_bias_neither_curves_nor_the_test():
                 own = table[table.arm == arm]
                 rows = times.Followed(own.months.to_numpy(), own.dead.to_numpy() * 1.0, ends, 5, "by time").while_known()
                 counts[g] += rows.events(), rows.censored()
-                spent[g] += rows.at_risk()
+                spent[g] += rows.at_risk
         differ += chi_squared(*of_bins(counts[:, 0, :-1], spent, np.diff(ends, prepend=0), 0.01), "none")["p"] < 0.05
         found = curve("rare", Counts(ends, *counts[1], spent[1]), 0.01, 0.95, 10)
         shown = [row for row in found["rows"] if row["end"] <= 15][-1]

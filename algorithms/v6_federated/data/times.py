@@ -5,6 +5,7 @@ and what is summed in them is spread over them. So are all bins once few rows ar
 only until then.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -259,7 +260,7 @@ class Followed:
         """
         check_times(self.time)
 
-    @property
+    @functools.cached_property
     def _at_risk(self) -> Array:
         """The rows at risk when each bin begins (B,)."""
         return len(self.time) - np.append(0, np.searchsorted(np.sort(self.time), self.ends, side="right"))
@@ -299,6 +300,7 @@ class Followed:
         spent = np.clip(self.time[:, None] - begins, 0, np.append(np.diff(begins), np.inf))
         return self._spread(spent, np.ones(len(self.time)), self._widths)
 
+    @functools.cached_property
     def at_risk(self) -> Array:
         """The time at risk of all rows in each bin but the last (B - 1,), spread in the same way.
 
@@ -335,7 +337,7 @@ class Followed:
         shares = {
             "evenly": lambda: np.ones(B),
             "by width": lambda: self._widths,
-            "by time": lambda: np.append(self.at_risk(), 0.0) + 1e-9 * self._widths,
+            "by time": lambda: np.append(self.at_risk, 0.0) + 1e-9 * self._widths,
         }[self.spread]()
         return self._spread(np.bincount(self.bins, which, B), which, shares)
 
