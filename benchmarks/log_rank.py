@@ -15,7 +15,7 @@ from v6_federated import inference, times
 from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.node.rows import Groups
 from v6_federated.privacy.policy import Policy
-from v6_km.comparison import of_bins, of_hospital, chi_squared
+from v6_km.comparison import chi_squared, of_bins, of_hospital
 from v6_km.partial import leaving
 
 SIZES = (150, 200, 300, 450)  # rows of the hospitals
@@ -106,7 +106,9 @@ def of_nodes(hospitals: Sequence[Rows], profile: str, pinned: bool, bins: int, s
     if strata == "hospital":
         return chi_squared(sums["difference"], inference.symmetric(sums["covariance"], 2), strata)
     widths = np.diff(ends, prepend=0.0)
-    return chi_squared(*of_bins(sums["events"].reshape(2, -1)[:, :-1], sums["time"].reshape(2, -1), widths, grain), strata)
+    return chi_squared(
+        *of_bins(sums["events"].reshape(2, -1)[:, :-1], sums["time"].reshape(2, -1), widths, grain), strata
+    )
 
 
 def exact(hospitals: Sequence[Rows], strata: str) -> dict[str, Any] | None:
@@ -158,9 +160,9 @@ def lines(runs: int) -> Iterator[str]:
     ours, theirs, b, c = rejected(confounded, runs, "trusting", True, 100, "none")
     yield ""
     yield (
-        f"Where hospitals differ in hazard and in groups, `strata=none` rejects in {100 * ours / runs:.1f}% of runs and "
-        f"the exact test without strata in {100 * theirs / runs:.1f}%: both take differences of hospitals for those of "
-        "groups."
+        f"Where hospitals differ in hazard and in groups, `strata=none` rejects in {100 * ours / runs:.1f}% of runs, "
+        f"and the exact test without strata in {100 * theirs / runs:.1f}%: both take differences of hospitals for "
+        "those of groups."
     )
 
 
