@@ -363,7 +363,7 @@ def baseline(
     widths = np.diff(np.concatenate([[0.0], ends]))
     survival, events = np.exp(-np.cumsum(hazard[:-1] * widths)), shared["events"]
     if least:
-        joined = times.joins(events, least)
+        joined = times.joins(events, least) - 1
         last = np.flatnonzero(np.diff(joined, append=-1))  # bin of each joined one
         each = np.append(widths, widths[-1])  # the last one is open
         events, hazard = np.bincount(joined, events), np.bincount(joined, hazard * each) / np.bincount(joined, each)
