@@ -38,6 +38,7 @@ PAGES = {
     "garst2021_pca-golub": "what PCA sends and needs as columns grow; classifiers on components of gene expressions",
     "trees-small": "boosted trees in all modes beside LightGBM, on heart disease, digits and diabetes",
     "trees-fashion_mnist": "the same on a part of Fashion-MNIST",
+    "log_rank": "how often the log-rank test of `km` rejects where groups do not differ, beside the exact test",
     "cox_bins": "coefficients of proportional hazards on bins of time beside those of Cox's model",
     "glm": "coefficients and standard errors beside statsmodels on pooled rows, with rounds and bytes",
     "reddy2020": "what dynamic averaging saves, and what it costs, on MNIST",

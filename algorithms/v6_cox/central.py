@@ -184,7 +184,7 @@ def central(
     else:
         shared = stepping.good["shared"]
         center = stepping.null.get("shared", shared)["center"]
-        shown["baseline"] = baseline(np.array(s.ends), shared, center, stepping.good["next"])
+        shown["baseline"] = baseline(np.array(s.ends), shared, center, stepping.good["next"], federation.least)
     return {
         **result,
         **shown,
@@ -379,7 +379,9 @@ def named(answers: Answers) -> dict[str, float]:
     return dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
 
 
-def baseline(ends: np.ndarray, shared: Mapping[str, Any], center: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+def baseline(
+    ends: np.ndarray, shared: Mapping[str, Any], center: np.ndarray, b: np.ndarray, least: int
+) -> dict[str, Any]:
     """Say what the baseline hazard is.
 
     Args:
@@ -387,6 +389,7 @@ def baseline(ends: np.ndarray, shared: Mapping[str, Any], center: np.ndarray, b:
         shared: of the last round whose step was taken.
         center: means of the columns, weighted by time at risk (p,).
         b: the coefficients (p,).
+        least: events that a bin must have to be shown, unless it has none. Bins with fewer are joined with others.
 
     Returns:
         ``ends`` of the bins (B,), None for the last one; ``events`` in them (B,); ``hazard`` (B,), of a row whose
@@ -396,11 +399,19 @@ def baseline(ends: np.ndarray, shared: Mapping[str, Any], center: np.ndarray, b:
     hazard = grid_of.Baseline(**{n: shared[n] for n in ("b", "events", "hazard", "means")}).at(b)
     hazard = hazard * np.exp((center - shared["center"]) @ b)  # 1 unless nodes were missing
     widths = np.diff(np.concatenate([[0.0], ends]))
+    survival, events = np.exp(-np.cumsum(hazard[:-1] * widths)), shared["events"]
+    if least:
+        joined = times.joins(events, least) - 1
+        last = np.flatnonzero(np.diff(joined, append=-1))  # bin of each joined one
+        each = np.append(widths, widths[-1])  # the last one is open
+        events, hazard = np.bincount(joined, events), np.bincount(joined, hazard * each) / np.bincount(joined, each)
+        events, hazard = events[joined[last]], hazard[joined[last]]
+        ends, survival = ends[last[:-1]], survival[last[:-1]]
     return {
         "ends": [*ends.tolist(), None],
-        "events": shared["events"].tolist(),
+        "events": events.tolist(),
         "hazard": hazard.tolist(),
-        "survival": np.exp(-np.cumsum(hazard[:-1] * widths)).tolist(),
+        "survival": survival.tolist(),
         "prediction": float(center @ b),
     }
 

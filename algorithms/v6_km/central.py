@@ -23,7 +23,7 @@ from v6_federated import (
     mixed_bins,
     times,
 )
-from v6_km.comparison import of_bins, chi_squared
+from v6_km.comparison import chi_squared, of_bins
 from v6_km.curves import MEDIANS, Counts, curve, shown
 from v6_km.hiding import HOSPITALS, hidden
 from v6_km.partial import Strata
@@ -143,11 +143,13 @@ def central(
     for g, (group, of_group) in enumerate(zip(groups, of_groups, strict=True)):
         left = {"left_out": int(sums["left_out"][g] + sums["left_with"][g]), "left_with": int(sums["left_with"][g])}
         if (reason := why[g]) is not None:
-            curves.append({**dict.fromkeys(("n", "events", *MEDIANS)), "group": group, "rows": [], **left, "hidden": reason})
+            curves.append(
+                {**dict.fromkeys(("n", "events", *MEDIANS)), "group": group, "rows": [], **left, "hidden": reason}
+            )
         else:
-            curves.append({**curve(group, of_group, grain, confidence, minimum_at_risk, least), **left})
+            curves.append({**curve(group, of_group, grain, confidence, minimum_at_risk, least, grid or ()), **left})
             counts.append(of_group)
-    written = [shown(of_group, minimum_at_risk, least)[0].padded(B) for of_group in counts]
+    written = [shown(of_group, minimum_at_risk, least).counts.padded(B) for of_group in counts]
     arrays = {
         name: np.array([getattr(c, name) for c in written]).reshape(len(written), size // G)
         for name, size in shapes.items()
@@ -188,7 +190,9 @@ def log_rank(
         return {"log_rank": None}
     if strata == "none":
         events, time = (np.array([getattr(c, name) for c in counts]) for name in ("events", "time"))
-        found = chi_squared(*of_bins(events[:, :-1], time, counts[0].widths, grain), strata) if len(counts) > 1 else None
+        found = (
+            chi_squared(*of_bins(events[:, :-1], time, counts[0].widths, grain), strata) if len(counts) > 1 else None
+        )
         return {"log_rank": found}
     found = chi_squared(sums["difference"], inference.symmetric(sums["covariance"], len(why)), strata)
     if masked and sums["compared"][0] < HOSPITALS:

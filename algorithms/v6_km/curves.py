@@ -1,6 +1,6 @@
 """Survival curves from counts and time at risk in bins of time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from v6_federated import times
 
 MEDIANS = ("median", "median_lower", "median_upper", "median_known_to")
 FIRST = 5  # events from which on the interval of the median is looked for: with fewer, log(-log S) is far off
-WITHIN = 0.15, 0.5  # standard errors by which S is off at ends at most, measured; the second if hospitals join bins
+WITHIN = 0.15, 2.0  # standard errors by which S is off at ends near the median at most, measured; the second if
+# hospitals keep a minimum of their own, and follow rows only while enough are at risk
 POINTS = 128  # in a bin, at which limits are looked at if times are continuous; the most of them otherwise
 
 
@@ -66,50 +67,57 @@ class Counts:
         return np.maximum(np.minimum(mean, self.at_risk[:-1]), D)
 
 
-def joined(counts: Counts, least: int) -> tuple[Counts, np.ndarray]:
-    """Join bins of few events, or of few censored rows, and spread these over them by the time at risk.
+@dataclass(frozen=True)
+class Shown:
+    """The bins of a curve, and what of them is written.
 
-    The curve ends where few of either would be left, and the time at risk is that of bins which enough rows leave.
+    Attributes:
+        exact: the counts in these bins.
+        counts: the same, spread over joined bins.
+        joined: for each bin, the number of the joined one that its events are from (B,).
+    """
+
+    exact: Counts
+    counts: Counts
+    joined: np.ndarray
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Spread what rises with events (B,) in the same way."""
+        return _spread(values, self.joined, self.counts.time + 1e-9 * self.counts.widths)
+
+
+def shown(counts: Counts, at_risk_least: float, least: int) -> Shown:
+    """Choose the bins of a curve; join those of few events, or of few censored rows.
+
+    The curve ends where few of either would be left. Events are spread over joined bins by the time at risk, which is
+    that of bins that enough rows leave.
 
     Args:
-        counts: over all hospitals.
+        counts: of a group, over all hospitals.
+        at_risk_least: rows that must be at risk when a bin begins.
         least: events, or censored rows, that joined bins must have, unless they have none.
 
     Returns:
-        The counts; and for each bin, the number of the joined one that its events are from.
+        The bins.
     """
-    B = len(counts.ends)
+    enough = counts.at_risk[:-1] >= max(at_risk_least, 1e-9)
+    counts = counts.until(len(enough) if enough.all() else int(enough.argmin()))
     if not least:
-        return counts, np.arange(B)
+        return Shown(counts, counts, np.arange(len(counts.ends)))
     some = [c for c in (counts.events, counts.censored) if c.sum() >= least]  # n less all events tells the others
     after = np.stack([np.cumsum(c[::-1])[::-1] for c in some]).round(6)
     counts = counts.until(int(np.flatnonzero(((after == 0) | (after >= least)).all(axis=0))[-1]))
-
-    def spread(values: np.ndarray, of: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        same = of[:, None] == of
-        return np.asarray(same @ values * shares / (same @ shares))
-
-    D, C, widths = counts.events[:-1], counts.censored[:-1], counts.widths
-    time = spread(counts.time, times.joins(D + C, least), widths)
-    shares, of = time + 1e-9 * widths, times.joins(D, least)
-    of_events, of_censored = spread(D, of, shares), spread(C, times.joins(C, least), shares)
-    events, censored = np.append(of_events, counts.events[-1]), np.append(of_censored, counts.censored[-1])
-    return Counts(counts.ends, events, censored, time), of
+    D, C = counts.events[:-1], counts.censored[:-1]
+    time = _spread(counts.time, times.joins(D + C, least), counts.widths)
+    shares, of = time + 1e-9 * counts.widths, times.joins(D, least)
+    events = np.append(_spread(D, of, shares), counts.events[-1])
+    censored = np.append(_spread(C, times.joins(C, least), shares), counts.censored[-1])
+    return Shown(counts, Counts(counts.ends, events, censored, time), of)
 
 
-def shown(counts: Counts, at_risk_least: float, least: int) -> tuple[Counts, np.ndarray]:
-    """Choose the bins of a curve.
-
-    Args:
-        counts: of a group.
-        at_risk_least: rows that must be at risk when a bin begins.
-        least: see ``joined``.
-
-    Returns:
-        The same as ``joined``.
-    """
-    enough = counts.at_risk[:-1] >= max(at_risk_least, 1e-9)
-    return joined(counts.until(len(enough) if enough.all() else int(enough.argmin())), least)
+def _spread(values: np.ndarray, joined: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    totals, of_shares = (np.bincount(joined, each) for each in (values, shares))
+    return np.asarray(totals[joined] * (shares / of_shares[joined]))
 
 
 def curve(
@@ -119,6 +127,7 @@ def curve(
     confidence: float,
     at_risk_least: float,
     least: int = 0,
+    named: Sequence[float] = (),
 ) -> dict[str, Any]:
     """Estimate a survival curve: Kaplan and Meier 1958, with Greenwood's variance and intervals for log(-log S).
 
@@ -131,7 +140,8 @@ def curve(
         grain: all times are multiples of it; 0 if they are continuous.
         confidence: of the intervals.
         at_risk_least: the curve ends before the first bin with fewer rows at risk.
-        least: events, and censored rows, that a bin must have to be shown, unless it has none; see ``joined``.
+        least: events, or censored rows, that a bin must have to be shown, unless it has none; see ``shown``.
+        named: ends that are shown also within joined bins.
 
     Returns:
         ``group``, ``n`` and ``events``; ``median``, the first time at which the curve is at 0.5 or below, or None, and
@@ -141,41 +151,45 @@ def curve(
         ``upper``, the last three None where they cannot be estimated.
     """
     n, events = counts.at_risk[0], counts.events.sum()
-    counts, of = shown(counts, at_risk_least, least)
-    D, mean, widths = counts.events[:-1], counts.mean_at_risk(grain), counts.widths
+    bins = shown(counts, at_risk_least, least)
+    counts, D = bins.exact, bins.exact.events[:-1]
+    mean, widths = counts.mean_at_risk(grain), counts.widths
     with np.errstate(divide="ignore", invalid="ignore"):
-        q = np.where(D > 0, np.clip(1 - D / mean, 0.0, 1.0), 1.0)
-        spread = np.cumsum(np.where(D > 0, D / (mean * (mean - D)), 0.0))
-        spread = np.where(q.cumprod() > 0, spread, np.inf)
-    S, z = np.cumprod(q), float(special.ndtri(0.5 + confidence / 2))
-    lower, upper = _limits(S, spread, z)
-    known = np.isfinite(spread)
-    drawn = known & ((np.cumsum(D) >= 1 - 1e-9) | (S == 1))
+        falls = np.where(D > 0, -np.log1p(-np.minimum(D / mean, 1.0)), 0.0)  # of log S
+        varies = np.where(D > 0, D / (mean * (mean - D)), 0.0)
+    z = float(special.ndtri(0.5 + confidence / 2))
+    S, V = np.exp(-np.cumsum(bins.spread(falls))), np.cumsum(bins.spread(varies))
+    lower, upper = _limits(S, V, z)
+    known = np.isfinite(V)
+    drawn = known & ((np.cumsum(bins.counts.events[:-1]) >= 1 - 1e-9) | (S == 1))
+    at = np.flatnonzero((np.diff(bins.joined, append=-1) != 0) | np.isin(counts.ends, named))  # other ends say nothing
+    begins = np.append(0, at + 1)[:-1]
     columns = {
-        "end": counts.ends,
-        "at_risk": counts.at_risk[:-1],
-        "events": D,
-        "censored": counts.censored[:-1],
-        "survival": S,
-        "std_error": np.where(known, S * np.sqrt(np.where(known, spread, 0.0)), np.nan),
-        "lower": np.where(drawn, lower, np.nan),
-        "upper": np.where(drawn, upper, np.nan),
+        "end": counts.ends[at],
+        "at_risk": bins.counts.at_risk[begins],
+        "events": np.diff(np.cumsum(bins.counts.events[:-1])[at], prepend=0.0),
+        "censored": np.diff(np.cumsum(bins.counts.censored[:-1])[at], prepend=0.0),
+        "survival": S[at],
+        "std_error": np.where(known, S * np.sqrt(np.where(known, V, 0.0)), np.nan)[at],
+        "lower": np.where(drawn, lower, np.nan)[at],
+        "upper": np.where(drawn, upper, np.nan)[at],
     }
     rows = [
         {name: None if np.isnan(value) else float(value) for name, value in zip(columns, line, strict=True)}
         for line in zip(*columns.values(), strict=True)
     ]
+    S, V = np.exp(-np.cumsum(falls)), np.cumsum(varies)
 
     def first_half(side: Callable[[np.ndarray, np.ndarray], np.ndarray], from_event: int = 0) -> float | None:
         """The first time at which something of the curve is at 0.5 or below."""
         for b in np.flatnonzero(np.cumsum(D) >= from_event):
             before = D[:b].sum()
-            S0, V0 = (S[b - 1], spread[b - 1]) if b else (1.0, 0.0)
+            S0, V0 = (S[b - 1], V[b - 1]) if b else (1.0, 0.0)
             at = _points(counts.ends[b] - widths[b], counts.ends[b], grain)
             f = (at - counts.ends[b] + widths[b]) / widths[b]
-            inside = S0 * q[b] ** f if q[b] > 0 else S0 * (1 - f)
+            inside = S0 * np.exp(-falls[b] * f) if np.isfinite(falls[b]) else S0 * (1 - f)
             with np.errstate(invalid="ignore"):
-                values = side(inside, np.where(f > 0, V0 + f * (spread[b] - V0), V0))
+                values = side(inside, np.where(f > 0, V0 + f * varies[b], V0))
             values = np.where(before + f * D[b] < from_event, 1.0, values)
             if len(there := np.flatnonzero(values <= 0.5 + 1e-12)):
                 i = int(there[0])
@@ -192,7 +206,7 @@ def curve(
         "median": median,
         "median_lower": first_half(lambda inside, V: _limits(inside, V, z)[0], FIRST),
         "median_upper": first_half(lambda inside, V: _limits(inside, V, z)[1], FIRST),
-        "median_known_to": None if median is None else _known_to(counts, of, grain, S, spread),
+        "median_known_to": None if median is None else _known_to(counts, grain, S, V),
         "rows": rows,
     }
 
@@ -214,16 +228,13 @@ def _points(begin: float, end: float, grain: float) -> np.ndarray:
     return points[:: -(-len(points) // 4096) or 1] if len(points) else np.array([end])
 
 
-def _known_to(
-    counts: Counts, of: np.ndarray, grain: float, S: np.ndarray, spread: np.ndarray
-) -> list[float | None]:
+def _known_to(counts: Counts, grain: float, S: np.ndarray, V: np.ndarray) -> list[float | None]:
     """Between which ends of bins the median of the single times is; None for the last if the curve ends before."""
     wide = np.maximum.accumulate(counts.widths > grain * (1 + 1e-9))  # otherwise each time has a bin, and S is exact
-    whole = np.abs(counts.events - np.rint(counts.events)).max() < 1e-6 or len({*of.tolist()}) < len(of)
+    whole = np.abs(counts.events - np.rint(counts.events)).max() < 1e-6
     with np.errstate(invalid="ignore"):
-        off = WITHIN[0 if whole else 1] * S * np.sqrt(spread)
+        off = WITHIN[0 if whole else 1] * S * np.sqrt(V)
     off = np.where(np.isfinite(off) & wide, off, 0.0)
     first, last = (np.flatnonzero(side <= 0.5) for side in (S - off, S + off))
-    begin = int(np.flatnonzero(of == of[first[0]])[0])
-    end = float(counts.ends[np.flatnonzero(of == of[last[0]])[-1]]) if len(last) else None
-    return [float(counts.ends[begin - 1]) if begin else 0.0, end]
+    begin = float(counts.ends[first[0] - 1]) if first[0] else 0.0
+    return [begin, float(counts.ends[last[0]]) if len(last) else None]

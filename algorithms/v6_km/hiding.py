@@ -38,7 +38,9 @@ def hidden(
     hospitals = sums["contributes"]
     why: list[str | None] = []
     for g in range(len(groups)):
-        if hospitals[g] < HOSPITALS:
+        if not hospitals[g] and sums["left_with"][g]:
+            why.append("at each hospital, all rows less these would be the few of another group")
+        elif hospitals[g] < HOSPITALS:
             some = "no hospital has" if not hospitals[g] else f"fewer than {HOSPITALS} hospitals have"
             why.append(f"{some} enough rows of it")
         elif rows[g] < least or 0 < events[g] < least:

@@ -40,7 +40,7 @@ def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
     found = {
         "events": np.concatenate([rows.events() for rows in followed]),
         "censored": np.concatenate([rows.censored() for rows in followed]),
-        "time": np.concatenate([rows.at_risk() for rows in followed]),
+        "time": np.concatenate([rows.at_risk for rows in followed]),
         "left_out": groups.few + unfollowed,
         "left_with": groups.others,
         "contributes": np.append(shown, (groups.index < 0).any()) * 1.0,

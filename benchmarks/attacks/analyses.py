@@ -171,7 +171,7 @@ def _counts(researcher: Researcher, column: str, scale: float, **data: Any) -> C
     spec = {"label": None, "features": [], "classes": None, "supervised": False, "time": column, **data}
 
     def asked(t: float) -> tuple[float, float]:
-        answer = researcher.ask("v6_km", "leaving", data=spec, ends=[t])
+        answer = researcher.ask("v6_km", "leaving", data=spec, ends=[t], strata="none")
         return float(answer["events"][0]), float(answer["events"].sum() + answer["censored"].sum())
 
     @functools.cache

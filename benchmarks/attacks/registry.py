@@ -57,6 +57,13 @@ DISTANCE = (
 HONEST = "It is an ordinary job. What it sends is what the method needs."
 
 
+EXACT_CELLS = (
+    "Its hospitals send exact counts, so that the sum over a block does not tell how rows are dealt; that central's "
+    "code writes no small ones is no limit for a researcher who sends other tasks. Whose patient it is, the sum does "
+    "not tell."
+)
+
+
 @dataclass(frozen=True)
 class Attack:
     """An attack on a node.
@@ -69,6 +76,7 @@ class Attack:
         why: why no limit short of noise can stop it; empty if a limit does.
         masked: what stops it if answers are masked, too; empty if nothing does.
         pinned: what stops it if there is a study, too; empty if nothing does.
+        opened: why a study does not stop what ``careful`` stops otherwise; empty if it does.
         columns: where it can be tried.
         data: the hospitals' table.
         rows: rows of all hospitals together; None means all.
@@ -85,12 +93,15 @@ class Attack:
     asks: tuple[int, int] = (1, 0)
     masked: str = ""
     pinned: str = ""
+    opened: str = ""
     columns: tuple[str, ...] = COLUMNS
 
     def stopped(self, column: str) -> str:
         """What stops it where nodes are set up like this; empty if nothing does."""
         if column in PRIVATE:
             return "noise, in an amount that the hospital counts"
+        if column == "pinned" and self.opened:
+            return ""
         return {"masked": self.masked, "pinned": self.pinned}.get(column, "") or self.stops
 
     @property
@@ -269,13 +280,15 @@ ATTACKS = (
         "The same column is named as the event of `km`: the end of a bin is bisected until it is this patient's time.",
         analyses.time_of_the_flagged,
         stops="`MINIMUM_ROWS_A_SIDE`: so many events there must be",
+        opened=EXACT_CELLS,
         data="rare",
     ),
     Attack(
         "rare word, by a curve",
         "One patient is of a village: a curve of `km` for this village alone, and its bin bisected.",
         analyses.time_of_a_rare_word,
-        stops="`MINIMUM_ROWS_A_CLASS`: the rows of such a level are in no group, in every profile",
+        stops="`MINIMUM_ROWS_A_CLASS`: the rows of such a level are in no group",
+        opened=EXACT_CELLS,
         data="rare",
     ),
     Attack(
@@ -552,6 +565,8 @@ def last_column(attack: Attack, found: Mapping[str, Outcome]) -> str:
     if any(f.brought == bool(attack.stopped(column)) for column, f in found.items() if column != "trusting"):
         return "**Not as expected.**"
     said = [f"Stopped: {attack.stops}." if attack.stops else ""]
+    if attack.opened:
+        said.append(f"Open in a study. {attack.opened}")
     if attack.why:
         said.append(f"Open. {attack.why}" if len(attack.columns) > 1 or not attack.pinned else "")
     if attack.masked and attack.masked == attack.pinned:

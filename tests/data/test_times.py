@@ -58,7 +58,7 @@ def test_events_of_joined_bins_are_spread_evenly_or_by_width_or_by_time_at_risk(
     quantiles, grid, at_risk = (times.Followed(time, time < 70, ends, 5, way).while_known() for way in ways)
     np.testing.assert_allclose(quantiles.events(), [2, 2, 2, 0])
     np.testing.assert_allclose(grid.events(), [6 / 60, 6 / 60, 6 * 58 / 60, 0])
-    np.testing.assert_allclose(at_risk.at_risk(), 1213 / 60 * np.array([1, 1, 58]), rtol=1e-6)  # joined, too
+    np.testing.assert_allclose(at_risk.at_risk, 1213 / 60 * np.array([1, 1, 58]), rtol=1e-6)  # joined, too
     np.testing.assert_allclose(at_risk.events(), [6 / 60, 6 / 60, 6 * 58 / 60, 0], rtol=1e-6)
 
 
@@ -67,7 +67,7 @@ def test_events_of_joined_bins_follow_the_time_at_risk():
     time, event = np.repeat([5.0, 15, 25], 20), np.zeros(60)
     event[[0, 1, 2, 20, 21, 22, 40, 41, 42]] = 1
     rows = times.Followed(time, event, np.array([10.0, 20, 30]), 5, "by time").while_known()
-    assert rows.at_risk().tolist() == [500, 300, 0]
+    assert rows.at_risk.tolist() == [500, 300, 0]
     np.testing.assert_allclose(rows.events(), [6 * 500 / 800, 6 * 300 / 800, 0, 0], rtol=1e-6)
 
 
@@ -78,7 +78,7 @@ def test_what_rows_are_at_risk_adds_up_to_the_last_bit(seed):
     time, ends = rng.exponential(1 / 3, 500), np.cumsum(rng.exponential(0.01, 60))
 
     def at_risk(rows):
-        return times.Followed(rows, np.ones(len(rows)), ends, 0, "by time").at_risk()
+        return times.Followed(rows, np.ones(len(rows)), ends, 0, "by time").at_risk
 
     whole = at_risk(time)
     for part in (rng.integers(0, 4, 500), np.argsort(np.argsort(time)) // 125):
@@ -102,7 +102,7 @@ def test_time_at_risk_and_events_by_hand():
     rows = times.Followed(np.array([0.0, 1, 2.5, 9]), np.array([1.0, 1, 0, 1]), np.array([1.0, 3]), 0, "evenly")
     assert rows.spent().tolist() == [[0, 0, 0], [1, 0, 0], [1, 1.5, 0], [1, 2, 6]]
     assert rows.events().tolist() == [2, 0, 1] and rows.censored().tolist() == [0, 1, 0]
-    assert rows.at_risk().tolist() == [3, 3.5]
+    assert rows.at_risk.tolist() == [3, 3.5]
 
 
 def test_events_are_counted_in_multiples_and_no_finer_than_the_hospital_s_deviation():
@@ -152,11 +152,12 @@ def test_bins_at_equal_steps_of_events_and_leavers():
     time, event = np.arange(1.0, 101), np.append(np.repeat([1.0, 0], [50, 49]), 1.0)
     counts = times.upto(time, event, 128.0, 1)
     ends = times.mixed(*counts, times.cells(128.0), 10, 1.0)
-    rising = counts[0] / 51 + counts[1] / 100
+    at_risk = np.maximum(100 - counts[1], 10) / 100
+    rising = 0.8 * (counts[0] / 51 + counts[1] / 100) / 2 + 0.2 * np.log(at_risk) / np.log(0.1)
     steps = np.diff(rising[np.searchsorted(times.cells(128.0), ends)], prepend=0)
     assert len(ends) == 10 and ends[-1] == 100.0 and ends == [float(int(end)) for end in ends]
-    np.testing.assert_allclose(steps, 0.2, atol=0.03)
-    assert sum(end > 50 for end in ends) == 3  # bins at quantiles of events would have one
+    np.testing.assert_allclose(steps, 0.1, atol=0.015)
+    assert sum(end > 50 for end in ends) == 4  # bins at quantiles of events would have one
     earlier = times.mixed(*times.upto(time, (time <= 50) * 1.0, 128.0, 1), times.cells(128.0), 10, 1.0)
     assert earlier[-1] == 50.0  # up to the last event
     with pytest.raises(SafeError, match="too few rows with the event"):

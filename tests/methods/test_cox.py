@@ -12,6 +12,7 @@ from scipy import optimize, stats
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
 
 from v6_cox import likelihood
+from v6_cox.central import baseline
 from v6_federated.base.errors import SafeError
 from v6_federated.data import times
 from v6_federated.data.source import Source
@@ -41,9 +42,9 @@ BINS = 3
 
 def ends_of(time, event, step=3):
     """Bins as central chooses them, from one hospital's counts, which are multiples of the step."""
-    counts = times.upto(time, event, None, step)
+    counts, _ = times.upto(time, event, None, step)
     (end,) = times.quantiles(counts, times.cells(None), np.ones(1))
-    return times.quantiles(times.upto(time, event, end, step), times.cells(end), np.arange(1, BINS) / BINS)
+    return times.quantiles(times.upto(time, event, end, step)[0], times.cells(end), np.arange(1, BINS) / BINS)
 
 
 def of_one_baseline(rows):
@@ -638,3 +639,37 @@ def test_a_central_that_is_lost_remembers_which_nodes_its_sums_are_from(strata):
             **settings,
         )
         assert difference({**whole, "traffic": 0}, {**again.result, "traffic": 0}) == ""
+
+
+@pytest.mark.parametrize("profile", ["trusting", "careful"])
+def test_on_bins_in_a_study_two_deals_of_the_same_rows_bring_the_same_fit(profile):
+    """Bins were joined by each hospital's own counts: sums told how rows are dealt."""
+    rows, found = patients(600, seed=2), []
+    for part in (np.random.default_rng(0).integers(0, 4, 600), np.argsort(np.argsort(rows.months)) * 4 // 600):
+        tables = {k + 1: rows[part == k].reset_index(drop=True) for k in range(4)}
+        own = {"environment": {"V6_FEDERATED_PROFILE": profile}, "study": StudyPlan(), "on_round": lambda row: None}
+        with MockNetwork("v6_cox", tables, **own) as network:
+            found.append(network.run(label="months", event="dead", strata="none", bins=20, aggregation="pinned"))
+    one, other = ({row["name"]: row for row in result["coefficients"]} for result in found)
+    for name, row in one.items():
+        np.testing.assert_allclose(
+            [row["estimate"], row["std_error"]], [other[name]["estimate"], other[name]["std_error"]], rtol=1e-8
+        )
+    assert found[0]["baseline"]["ends"] == found[1]["baseline"]["ends"]
+    np.testing.assert_allclose(found[0]["baseline"]["survival"], found[1]["baseline"]["survival"], rtol=1e-8)
+    least = 0 if profile == "trusting" else 5
+    assert all(n == 0 or n >= least for n in found[0]["baseline"]["events"])
+
+
+def test_bins_of_few_events_are_joined_when_the_baseline_is_shown():
+    ends, events = np.array([1.0, 2, 4, 5]), np.array([2.0, 4, 6, 1, 3])
+    shared = {
+        "b": np.zeros(1),
+        "events": events,
+        "hazard": np.array([0.2, 0.4, 0.3, 0.1, 0.5]),
+        "means": np.zeros((5, 1)),
+    }
+    found = baseline(ends, {**shared, "center": np.zeros(1)}, np.zeros(1), np.zeros(1), 5)
+    assert found["ends"] == [2, None] and found["events"] == [6, 10]
+    np.testing.assert_allclose(found["hazard"], [0.3, (2 * 0.3 + 0.1 + 0.5) / 4])
+    np.testing.assert_allclose(found["survival"], [np.exp(-0.6)])

@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+import referee
+from benchmarks import log_rank
 from helpers import JOB, OPEN, train
 from scipy import stats
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
@@ -14,8 +16,9 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data import times
 from v6_federated.messages import codec
 from v6_federated.privacy.schema import Column, Schema
-from v6_km.comparison import of_bins, chi_squared
+from v6_km.comparison import chi_squared, of_bins
 from v6_km.curves import Counts, curve
+from v6_km.hiding import hidden
 from v6_workbench.conformance import MethodCase, conformance_tests
 from v6_workbench.reporting import tables as tables_of
 from v6_workbench.reporting.diagnostics import warnings_about
@@ -362,14 +365,19 @@ def test_hospitals_do_not_hide_that_a_group_has_few_events():
     assert whole["events"] > 100
 
 
+def in_a_study(tables, levels, environment=CAREFUL, **settings):
+    """The result of hospitals that have agreed on a study; levels by column of words."""
+    words = (Column(name, "words", levels=named) for name, named in levels.items())
+    columns = *words, Column("dead", "number", 0, 1), Column("months", "number", 0, 1e5)
+    study = StudyPlan(schema=Schema(columns, label=""))
+    with MockNetwork("v6_km", tables, environment=environment, study=study, on_round=lambda row: None) as network:
+        return network.run(**{"label": "months", "event": "dead", "aggregation": "pinned", **settings})
+
+
 def test_a_study_counts_groups_with_few_events():
     """Its sums are about several hospitals. The curves are near the exact ones, and the test near its exact value."""
     tables = alike({"common": 120, "rare": 25})
-    arm = Column("arm", "words", levels=("common", "rare"))
-    columns = arm, Column("dead", "number", 0, 1), Column("months", "number", 0, 30)
-    study = StudyPlan(schema=Schema(columns, label=""))
-    with MockNetwork("v6_km", tables, environment=CAREFUL, study=study, on_round=lambda row: None) as network:
-        result = network.run(**OF_ARMS)
+    result = in_a_study(tables, {"arm": ("common", "rare")}, subgroup="arm", bins=20)
     rows = pd.concat(tables.values())
     for found in result["curves_of_survival"]:
         own = rows[rows.arm == found["group"]]
@@ -378,7 +386,10 @@ def test_a_study_counts_groups_with_few_events():
         ends, lower, upper = (np.array([row[name] for row in found["rows"]]) for name in ("end", "lower", "upper"))
         exact = theirs.surv_prob[np.searchsorted(theirs.surv_times, ends, side="right") - 1]
         assert ((lower < exact) & (exact < upper)).all(), found["group"]
-    assert result["log_rank"]["statistic"] < 1 > survdiff(rows.months, rows.dead, rows.arm)[0], "there is no difference"
+    hospital = np.repeat([*tables], [*map(len, tables.values())])
+    assert result["log_rank"]["statistic"] == pytest.approx(
+        survdiff(rows.months, rows.dead, rows.arm, strata=hospital)[0]
+    )
 
 
 def test_careful_hospitals_bias_neither_curves_nor_the_test():
@@ -392,9 +403,11 @@ def test_careful_hospitals_bias_neither_curves_nor_the_test():
         for g, arm in enumerate(("common", "rare")):
             for table in tables:
                 own = table[table.arm == arm]
-                rows = times.Followed(own.months.to_numpy(), own.dead.to_numpy() * 1.0, ends, 5, "by time").while_known()
+                rows = times.Followed(
+                    own.months.to_numpy(), own.dead.to_numpy() * 1.0, ends, 5, "by time"
+                ).while_known()
                 counts[g] += rows.events(), rows.censored()
-                spent[g] += rows.at_risk()
+                spent[g] += rows.at_risk
         differ += chi_squared(*of_bins(counts[:, 0, :-1], spent, np.diff(ends, prepend=0), 0.01), "none")["p"] < 0.05
         found = curve("rare", Counts(ends, *counts[1], spent[1]), 0.01, 0.95, 10)
         shown = [row for row in found["rows"] if row["end"] <= 15][-1]
@@ -427,3 +440,223 @@ def test_a_curve_at_times_that_a_job_names_is_near_the_exact_one(profile):
     lower, upper = theirs.quantile_ci(0.5)
     assert found["median_lower"] == pytest.approx(lower, abs=0.5)
     assert found["median_upper"] == pytest.approx(upper, abs=0.5)
+
+
+# ---- sums under masks that would be about one hospital
+
+
+def several(arms_by_hospital, seed=0):
+    """Hospitals with groups of other sizes; half of the patients have the event."""
+    rng, tables = np.random.default_rng(seed), {}
+    for k, arms in enumerate(arms_by_hospital, 1):
+        arm = np.repeat([*arms], [*arms.values()])
+        months = rng.exponential(20, len(arm)).round(1) + 0.1
+        tables[k] = pd.DataFrame({"arm": arm, "dead": rng.integers(0, 2, len(arm)), "months": months})
+    return tables
+
+
+def test_a_group_that_one_careful_hospital_has_is_not_shown_as_a_sum_over_all():
+    """The masked sum over nine hospitals was one hospital's 24 rows: all others had too few of both groups."""
+    tables = several([{"m": 24, "f": 12}] + [{"m": 9, "f": 8}] * 8)
+    settings = {"label": "months", "event": "dead", "subgroup": "arm"}
+    result = train("v6_km", tables, environment=CAREFUL, **settings)
+    shown = {found["group"]: found for found in result["curves_of_survival"]}
+    assert shown["m"]["hidden"] == "fewer than 3 hospitals have enough rows of it"
+    assert shown["f"]["hidden"] == "no hospital has enough rows of it"
+    assert not any(found["rows"] or found["n"] for found in shown.values()) and result["log_rank"] is None
+    counts = codec.decode(result["weights"])
+    assert {name for name, array in counts.items() if array.size} == {"ends"}
+    line = tables_of.survival_of(result)
+    assert "m: not shown (fewer than 3 hospitals have enough rows of it)" in line
+    assert "log-rank test not shown (fewer than 3 hospitals have enough rows of all groups)" in line
+    plain = train("v6_km", tables, environment={**CAREFUL, **PLAIN}, **settings)["curves_of_survival"]
+    assert [found["n"] for found in plain] == [0, 24]  # central sees each hospital's answer
+    study = in_a_study(tables, {"arm": ("f", "m")}, subgroup="arm")
+    assert [found["n"] for found in study["curves_of_survival"]] == [76, 96] and study["log_rank"]["df"] == 1
+
+
+def test_all_rows_less_a_group_are_not_those_of_one_hospital():
+    """A job without groups brings the sum of all rows, and less the one group it would be the other's one hospital."""
+    tables = several([{"f": 60, "m": 60}, {"f": 60}, {"f": 60}, {"f": 60}])
+    result = in_a_study(tables, {"arm": ("f", "m")}, subgroup="arm")
+    why = {found["group"]: found["hidden"] for found in result["curves_of_survival"]}
+    assert why["m"] == "fewer than 3 hospitals have enough rows of it"
+    assert why["f"] == "all rows less those of the groups shown would be the few of m"
+    three = several([{"f": 60, "m": 60, "x": 30}] + [{"f": 60, "x": 30}] * 3)
+    result = in_a_study(three, {"arm": ("f", "m", "x")}, subgroup="arm")
+    shown = {found["group"]: found.get("hidden") for found in result["curves_of_survival"]}
+    assert shown["f"] is None and shown["m"] and shown["x"] and result["log_rank"] is None
+    assert result["log_rank_hidden"] == "not all groups that it compares are shown"
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_few_men_hide_the_women_and_the_result_says_why(aggregation):
+    tables = several([{"f": 90, "m": 3}] * 4)
+    environment = {**CAREFUL, "V6_FEDERATED_AGGREGATION": aggregation}
+    result = train("v6_km", tables, environment=environment, label="months", event="dead", subgroup="arm")
+    (women,) = result["curves_of_survival"]
+    assert (women["left_out"], women["left_with"], women["rows"]) == (360, 360, [])
+    said = " ".join(warnings_about(result))
+    assert "360 of f. At their hospital, all rows less these would be the few of another group" in said
+    assert "fewer rows than its limits require" not in said
+    if aggregation == "masked":
+        assert women["hidden"] == "at each hospital, all rows less these would be the few of another group"
+
+
+def test_a_hospital_that_leaves_out_a_group_is_not_in_the_comparison():
+    """Its other group would be compared with that of other hospitals."""
+    tables = several([{"a": 60, "b": 60}] * 3 + [{"a": 60, "b": 15}])
+    result = train(
+        "v6_km", tables, environment={**CAREFUL, **PLAIN}, label="months", event="dead", subgroup="arm", grid=[1000.0]
+    )
+    assert [found["left_out"] for found in result["curves_of_survival"]] == [0, 15]
+    # the first three follow their rows until 10 of a group are at risk, at some end of a bin
+    some = [tables[k] for k in (1, 2, 3)]
+    upper = survdiff(*(pd.concat(some)[c] for c in ("months", "dead", "arm")), strata=np.repeat([1, 2, 3], 120))
+    assert result["log_rank"]["statistic"] == pytest.approx(upper[0], abs=1.0)
+
+
+@pytest.mark.parametrize("how", ["plain", "masked", "study"])
+def test_a_hospital_without_events_does_not_end_the_job(how):
+    tables = several([{"a": 60}] * 4)
+    tables[4]["dead"] = 0
+    if how == "study":
+        (found,) = in_a_study(tables, {"arm": ("a",)})["curves_of_survival"]
+    else:
+        own = {**CAREFUL, "V6_FEDERATED_AGGREGATION": how}
+        (found,) = train("v6_km", tables, environment=own, label="months", event="dead")["curves_of_survival"]
+    assert found["n"] == 240 and 0 < found["events"] <= sum(t.dead.sum() for t in tables.values())
+    assert found["rows"]
+
+
+# ---- in a study, sums tell nothing of how rows are dealt
+
+
+@pytest.mark.parametrize("profile", ["trusting", "careful"])
+def test_two_deals_of_the_same_rows_bring_the_same_curves_to_the_last_bit(profile):
+    rows = patients(600, seed=2)
+    rng = np.random.default_rng(0)
+    settings = {"subgroup": "arm", "grid": [2.0, 7.5], "environment": {"V6_FEDERATED_PROFILE": profile}}
+    found = []
+    for part in (rng.choice(4, 600, p=[0.1, 0.2, 0.3, 0.4]), np.argsort(np.argsort(rows.months)) * 4 // 600):
+        tables = {k + 1: rows[part == k].reset_index(drop=True) for k in range(4)}
+        exact = in_a_study(tables, {"arm": ("a", "b", "c")}, strata="none", **settings)
+        found.append({name: exact[name] for name in ("curves_of_survival", "log_rank", "grain", "weights")})
+    assert found[0] == found[1]
+    assert [curve["n"] for curve in found[0]["curves_of_survival"]] == rows.arm.value_counts().sort_index().tolist()
+
+
+def test_what_is_small_over_a_block_is_joined_before_it_is_written():
+    rows = patients(seed=3)
+    result = in_a_study(dealt(rows), {"arm": ("a", "b", "c")}, subgroup="arm")
+    exact = in_a_study(dealt(rows), {"arm": ("a", "b", "c")}, subgroup="arm", environment=OPEN)
+    assert min(row["events"] for found in exact["curves_of_survival"] for row in found["rows"] if row["events"]) < 5
+    pairs = zip(result["curves_of_survival"], exact["curves_of_survival"], strict=True)
+    for g, (found, right) in enumerate(pairs):
+        events = [row["events"] for row in found["rows"]]
+        assert all(n == 0 or n >= 5 - 1e-9 for n in events) and len(events) > 5
+        at = {row["end"]: row["survival"] for row in right["rows"]}  # what is shown is exact
+        np.testing.assert_allclose(
+            [row["survival"] for row in found["rows"]], [at[row["end"]] for row in found["rows"]]
+        )
+        assert found["median"] == right["median"]
+        last = found["rows"][-1]
+        rest = found["n"] - sum(row["events"] + row["censored"] for row in found["rows"])
+        assert last["at_risk"] - last["events"] - last["censored"] == pytest.approx(rest)
+        counts = codec.decode(result["weights"])
+        of_row = np.searchsorted([row["end"] for row in found["rows"]], counts["ends"][counts["events"][g][:-1] > 0])
+        kept = np.bincount(of_row, counts["events"][g][:-1][counts["events"][g][:-1] > 0], len(events))
+        np.testing.assert_allclose(kept, events)
+
+
+def test_groups_of_few_rows_or_events_over_all_hospitals_are_not_shown():
+    counts = [whole([10.0], [e, 0], [c, 0]) for e, c in ((30, 30), (2, 40), (1, 2), (20, 20))]
+    sums = {"contributes": np.array([5, 4, 3, 5, 0]), "left_out": np.zeros(4), "left_with": np.zeros(4)}
+    why = hidden(["a", "b", "c", "d"], counts, 145, sums, 5)
+    assert why[0] is None and why[1] == "fewer than 5 rows have the event"
+    assert why[2] == "fewer than 5 rows of all hospitals"
+    assert why[3] == "all rows less those of the groups shown would be the few of b and c"
+    assert hidden(["a", "b", "c", "d"], counts, 145, sums, 0) == [None] * 4
+    ungrouped = {**sums, "contributes": np.array([5, 5, 1])}
+    assert hidden(["a", "d"], [counts[0], counts[3]], 110, ungrouped, 5) == [
+        None,
+        "all rows less those of the groups shown would be the few of no group",
+    ]
+
+
+# ---- the log-rank test, and R
+
+
+@pytest.mark.parametrize("strata, bins, name, nodes", log_rank.TESTS)
+def test_the_test_rejects_as_often_as_the_exact_one(strata, bins, name, nodes):
+    """`python -m benchmarks log_rank --full` has 10,000 runs of each."""
+    _, _, b, c = log_rank.rejected(log_rank.SCENARIOS[name], 60, *log_rank.NODES[nodes], bins, strata)
+    assert abs(b - c) <= 3 * np.sqrt(b + c) + 1
+
+
+@pytest.mark.r
+@pytest.mark.parametrize("strata", ["hospital", "none"])
+def test_the_exact_test_is_that_of_r(strata):
+    hospitals = log_rank.SCENARIOS[log_rank.DIFFER].drawn(np.random.default_rng(4))
+    rows = pd.concat(
+        [pd.DataFrame({**vars(h), "time": np.ceil(h.time), "hospital": k}) for k, h in enumerate(hospitals)]
+    )  # with ties
+    by = "group + strata(hospital)" if strata == "hospital" else "group"
+    right = referee.numbers(
+        f"library(survival); f <- survdiff(Surv(time, event) ~ {by}, rows); write('chisq', f$chisq)", rows=rows
+    )
+    tied = [log_rank.Rows(np.ceil(h.time), h.event, h.group) for h in hospitals]
+    assert log_rank.exact(tied, strata)["statistic"] == pytest.approx(right["chisq"][0], rel=1e-10)
+
+
+# name: the data set in R; time, event, groups; hospitals among which its rows are dealt
+CLINICAL = {
+    "colon": ("subset(survival::colon, etype == 2)", "time", "status", "sex", 6),
+    "pbc": ("transform(survival::pbc, dead = 1 * (status == 2))", "time", "dead", "sex", 4),
+    "mgus2": ("survival::mgus2", "futime", "death", "sex", 6),
+    "rotterdam": ("survival::rotterdam", "dtime", "death", "hormon", 4),
+}
+
+
+@pytest.mark.r
+@pytest.mark.parametrize("name", CLINICAL)
+def test_medians_and_the_test_of_real_cohorts_are_near_those_of_r(name):
+    expression, time, event, group, K = CLINICAL[name]
+    rows = referee.table(expression)[[time, event, group]].set_axis(["months", "dead", "arm"], axis=1)
+    rows["arm"], rows["dead"] = "g" + rows.arm.astype(str), rows.dead.astype(int)
+    part = np.random.default_rng(1).integers(0, K, len(rows))
+    right = referee.numbers(
+        """library(survival)
+        f <- survfit(Surv(months, dead) ~ arm, rows, conf.type = "log-log")
+        q <- quantile(f, 0.5)
+        write("median", q$quantile); write("lower", q$lower); write("upper", q$upper)
+        for (a in sort(unique(rows$arm))) {
+            s <- survfit(Surv(months, dead) ~ 1, rows[rows$arm == a, ])
+            write(paste0("time", a), s$time); write(paste0("surv", a), s$surv)
+            write(paste0("error", a), s$surv * s$std.err); write(paste0("events", a), cumsum(s$n.event))
+        }
+        write("chisq", survdiff(Surv(months, dead) ~ arm + strata(hospital), rows)$chisq)""",
+        rows=rows.assign(hospital=part),
+    )
+    tables = {k + 1: rows[part == k].reset_index(drop=True) for k in range(K)}
+    levels = {"arm": tuple(sorted(rows.arm.unique()))}
+    for environment in (OPEN, CAREFUL):
+        result = in_a_study(tables, levels, environment, subgroup="arm")
+        assert result["log_rank"]["statistic"] == pytest.approx(right["chisq"][0], rel=1e-9)
+        for found, median, lower, upper in zip(
+            result["curves_of_survival"], right["median"], right["lower"], right["upper"], strict=True
+        ):
+            t, S, error, events = (right[part + found["group"]] for part in ("time", "surv", "error", "events"))
+            at = np.searchsorted(t, [row["end"] for row in found["rows"]], side="right") - 1
+            known = (at >= 0) & (events[at] >= 30)
+            mine = np.array([row["survival"] for row in found["rows"]])
+            assert (np.abs(mine - S[at])[known] < 0.25 * error[at][known]).all(), found["group"]
+            if np.isnan(median):
+                assert found["median"] is None
+                continue
+            begin, end = found["median_known_to"]
+            assert begin <= median <= (end or np.inf)
+            limits = (found["median"], median), (found["median_lower"], lower), (found["median_upper"], upper)
+            for mine, r in limits:
+                if mine is not None and np.isfinite(upper - lower):
+                    assert abs(mine - r) < 0.15 * (upper - lower), found["group"]

@@ -21,6 +21,8 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.privacy.sums import Part, ladder
 
+FEWEST = 3  # hospitals that must have enough rows of a level: the sum would be about one or two of them, others say 0
+
 
 class SumsOfRows:
     """Asks for statistics of one job.
@@ -138,9 +140,12 @@ class SumsOfRows:
         known = {c: [*self.levels[c], *sorted(filled[c])] for c in columns}
         places = [(c, level) for c, levels in known.items() for level in levels]
         found = []
-        for a in ask([Part("counts", "one", 64, (len(places),))], known=known, counts=True):
+        parts = [Part(name, "one", 64, (len(places),)) for name in ("counts", "contributes")]
+        answers = ask(parts, known=known, counts=True)
+        several = np.sum([_sum(a, "contributes") for a in answers], axis=0) >= FEWEST
+        for a in answers:
             rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
-            for (c, level), rows in zip(places, _sum(a, "counts").tolist(), strict=True):
+            for (c, level), rows in zip(places, np.where(several, _sum(a, "counts"), 0).tolist(), strict=True):
                 if rows or (not counts and level not in filled[c]):
                     rows_of[c][level] = rows if counts else 1
             found.append(_with(a, {}, levels=rows_of))

@@ -126,8 +126,8 @@ def pooled_levels(columns: Sequence[str], answers: Sequence[Any]) -> dict[str, d
                 pooled[c][level] = pooled[c].get(level, 0) + count
     if empty := [c for c in columns if not pooled[c]]:
         raise SafeError(
-            f"the column(s) {', '.join(empty)} have no level that enough rows of a node have; choose columns of "
-            f"categories, or {OMIT}"
+            f"the column(s) {', '.join(empty)} have no level that enough rows of a node have (under masks, of three); "
+            f"choose columns of categories, or {OMIT}"
         )
     return {c: dict(sorted(levels.items())) for c, levels in pooled.items()}
 

@@ -5,6 +5,7 @@ and what is summed in them is spread over them. So are all bins once few rows ar
 only until then.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ COARSE = 256  # times closer than this fraction of a hospital's own deviation co
 GRAINS = (1.0, 0.1, 0.01)  # times may be multiples of one of them: of days, months or decimals
 FINEST = 2.0**-30  # of the last end of a bin: to multiples of this each row's time at risk is rounded
 MOST = 500  # bins
+BY_LOG, LAST = 0.2, 10  # share of the bins that are chosen by the logarithm of the rows at risk, while so many are
 AT_RISK = 2  # times the rows that must leave a bin: so many must be at risk when it begins
 FOLLOWED = 4  # times the same: so many are followed at all, so that enough can leave until then
 
@@ -131,7 +133,8 @@ def mixed(events: Array, leavers: Array, ends: Array, bins: int, grain: float) -
     """Choose ends of bins at equal steps of events and leavers, up to the last event.
 
     In bins of equal events the last ones are years wide. Of the share of the events and that of the leavers, the sum
-    rises by as much in each bin.
+    rises by as much in each bin. A fifth of the bins is chosen by the logarithm of the rows at risk in place of these:
+    otherwise most of the last rows would leave in one bin.
 
     Args:
         events: up to the end of each cell (C,), over all nodes.
@@ -148,7 +151,9 @@ def mixed(events: Array, leavers: Array, ends: Array, bins: int, grain: float) -
     """
     _check_some(events)
     last = int(np.searchsorted(events, events[-1]))
-    rising = events[: last + 1] / events[-1] + leavers[: last + 1] / max(leavers[-1], 1)
+    rising = events[: last + 1] / events[-1] + leavers[: last + 1] / leavers[-1]
+    falling = -np.log(np.maximum(leavers[-1] - leavers[: last + 1], LAST) / max(leavers[-1], LAST))
+    rising = (1 - BY_LOG) * rising / rising[-1] + BY_LOG * falling / max(falling[-1], 1e-9)
     chosen = ends[np.unique(np.searchsorted(rising, np.arange(1, bins + 1) / bins * rising[-1] - 1e-9))]
     if grain:  # no time is between a multiple and the end of its cell
         chosen = np.unique(np.floor(chosen / grain + 1e-9) * grain)
@@ -255,7 +260,7 @@ class Followed:
         """
         check_times(self.time)
 
-    @property
+    @functools.cached_property
     def _at_risk(self) -> Array:
         """The rows at risk when each bin begins (B,)."""
         return len(self.time) - np.append(0, np.searchsorted(np.sort(self.time), self.ends, side="right"))
@@ -295,6 +300,7 @@ class Followed:
         spent = np.clip(self.time[:, None] - begins, 0, np.append(np.diff(begins), np.inf))
         return self._spread(spent, np.ones(len(self.time)), self._widths)
 
+    @functools.cached_property
     def at_risk(self) -> Array:
         """The time at risk of all rows in each bin but the last (B - 1,), spread in the same way.
 
@@ -331,7 +337,7 @@ class Followed:
         shares = {
             "evenly": lambda: np.ones(B),
             "by width": lambda: self._widths,
-            "by time": lambda: np.append(self.at_risk(), 0.0) + 1e-9 * self._widths,
+            "by time": lambda: np.append(self.at_risk, 0.0) + 1e-9 * self._widths,
         }[self.spread]()
         return self._spread(np.bincount(self.bins, which, B), which, shares)
 

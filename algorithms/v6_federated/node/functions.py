@@ -231,7 +231,8 @@ def fit_step(
     if center is not None and statistic in ("moments", "present"):
         return aggregates.about(found, node.n, np.asarray(center, dtype=np.float64))
     if statistic == "levels":
-        return {"counts": aggregates.counts_of(known or {}, found["levels"])}
+        rows = aggregates.counts_of(known or {}, found["levels"])
+        return {"counts": rows, "contributes": (rows > 0) * 1.0}
     return found
 
 

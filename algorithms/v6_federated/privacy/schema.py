@@ -296,6 +296,10 @@ class Schema:
             raise SafeError(
                 f"subgroup={spec.subgroup} is no column of words in the schema; name one that is, or leave it out"
             )
+        if strange := [level for level in spec.levels if level not in self.levels[str(spec.subgroup)]]:
+            raise SafeError(
+                f"{len(strange)} level(s) of the job are not the schema's of {spec.subgroup}; name those that are"
+            )
 
     def named(self, spec: DataSpec) -> DataSpec:
         """Name the columns that a job does not name. A table may have others, and its last one need not be the label.

@@ -87,7 +87,9 @@ def left_out_of_curves(result: Result) -> list[str]:
     whose = [("" if c["group"] is None else f" of {c['group']}", c) for c in curves]
     few = [f"{n}{of}" for of, c in whose if (n := c["left_out"] - c.get("left_with", 0))]
     rest = [f"{c['left_with']}{of}" for of, c in whose if c.get("left_with")]
-    hidden = [f"{c['group']}: {c['hidden']}" if c["group"] is not None else c["hidden"] for c in curves if "hidden" in c]
+    hidden = [
+        f"{c['group']}: {c['hidden']}" if c["group"] is not None else c["hidden"] for c in curves if "hidden" in c
+    ]
     lines = [
         (
             few,
