@@ -72,3 +72,8 @@ def test_a_setting_without_a_type_is_a_mistake_of_the_developer():
 )
 def test_a_job_with_a_wrong_setting_is_refused(hospitals, wrong, says):
     refused(says, hospitals, **wrong)
+
+
+def test_a_list_is_no_record():
+    """In Python 3.10, it counts as a type, of which an old pydantic does not know whether it is a record."""
+    assert not settings.is_record(list[int]) and settings.is_record(LocalSGD)

@@ -59,7 +59,7 @@ class Disturbed:
             name = f"{method} client_update, round {round_}"
             while not ended.wait(0.3):
                 with contextlib.suppress(Exception):  # the server is away for a moment
-                    if any(task["id"] > last and task["name"] == name for task in self.newest()):
+                    if any(task["id"] > last and task["name"].startswith(f"{name},") for task in self.newest()):
                         break
             if ended.is_set():
                 return done

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
 
@@ -168,7 +168,8 @@ def is_record(annotation: Any) -> bool:
     Args:
         annotation: the argument's annotation.
     """
-    return isinstance(annotation, type) and issubclass(annotation, Record)
+    # in Python 3.10, list[int] counts as a type
+    return isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, Record)
 
 
 def settings_of_partial(partial: Callable[..., Any]) -> type[BaseModel]:
