@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
+from v6_federated.messages.job import DataSpec
 from v6_federated.privacy.schema import Column, Schema
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
@@ -112,3 +114,11 @@ def test_codes_that_the_schema_declares_are_counted(tmp_path):
         fill("masked", tmp_path / "none")
     with pytest.raises(Exception, match=says):
         fill("pinned", tmp_path / "bare")
+
+
+def test_a_job_cannot_name_levels_that_the_schema_does_not_have():
+    """In a study hospitals count all rows of a level, also a rare one that a researcher has heard of."""
+    declared = Schema((Column("sex", "words", levels=("f", "m")),), label="")
+    declared.check_named(DataSpec(label=None, supervised=False, subgroup="sex", levels=["f", "m"]))
+    with pytest.raises(SafeError, match=r"1 level\(s\) of the job are not the schema's of sex"):
+        declared.check_named(DataSpec(label=None, supervised=False, subgroup="sex", levels=["f", "x"]))
