@@ -189,7 +189,7 @@ def _check_labels(
             number = f", or all of them named by --set classes=...{number}"
         if able and method == "glm" and y.min() >= 0 and y.max() <= 1:
             number += (
-                "; if it is a share of trials, give two rows for each share: label 1 with the number of successes, and "
+                "; if it is a share of trials, give two rows for each share: label 1 with the number of successes, "
                 "label 0 with that of failures, in a column that --set weights=COLUMN names"
             )
         raise SafeError(f"the label has {count} value(s); expected a column with 2 to {most} classes{number}")
