@@ -214,8 +214,9 @@ def postgres():
     """A server of PostgreSQL of its own, with a view for research and a table that its user may not read."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin")) or [Path(shutil.which("initdb") or "x").parent]
     if not (found[-1] / "initdb").exists():
-        assert os.environ.get("REQUIRE_POSTGRES") != "1", "PostgreSQL is not installed (Debian: apt-get install postgresql)"
-        pytest.skip("PostgreSQL is not installed here")
+        why = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+        assert os.environ.get("REQUIRE_POSTGRES") != "1", why
+        pytest.skip(why)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield from _started(found[-1], Path(folder))
 
