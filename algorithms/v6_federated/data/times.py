@@ -84,7 +84,8 @@ def off_grain(time: Array, step: int) -> Array:
     """
     multiples = time[:, None] / np.array(GRAINS)
     off = np.abs(multiples - np.rint(multiples)) > 1e-6 * np.maximum(1.0, multiples)
-    return off.sum(axis=0) // step * step
+    rows: Array = off.sum(axis=0) // step * step
+    return rows
 
 
 def grain_of(off: Array) -> float:
@@ -334,11 +335,9 @@ class Followed:
 
     def _counted(self, which: Array) -> Array:
         B = len(self.ends) + 1
-        shares = {
-            "evenly": lambda: np.ones(B),
-            "by width": lambda: self._widths,
-            "by time": lambda: np.append(self.at_risk, 0.0) + 1e-9 * self._widths,
-        }[self.spread]()
+        shares = np.ones(B) if self.spread == "evenly" else self._widths
+        if self.spread == "by time":
+            shares = np.append(self.at_risk, 0.0) + 1e-9 * self._widths
         return self._spread(np.bincount(self.bins, which, B), which, shares)
 
     @property
