@@ -60,8 +60,10 @@ def steps_asked(checked: BaseModel) -> int | None:
     """
     if not (sizes := with_role(checked, Role.BATCH)):
         return 0
-    if named := [steps for steps in with_role(checked, Role.STEPS) if steps is not None]:
+    named: list[int] = [steps for steps in with_role(checked, Role.STEPS) if steps is not None]
+    if named:
         return max(named)
     if any(size is not None for size in sizes):
         return None
-    return max(with_role(checked, Role.EPOCHS), default=1)  # each pass is a step on all rows
+    passes: list[int] = with_role(checked, Role.EPOCHS)
+    return max(passes, default=1)  # each is a step on all rows
