@@ -243,12 +243,9 @@ def of_strata(federation: Federation, b: np.ndarray, ties: Ties, who: Sequence[i
         All answers, and the sums.
     """
     p = len(b)
-    shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
     answers = federation.ask(
         "newton",
         federation.organizations,
-        returns=shapes,
-        means={name: ["sum"] for name in shapes},
         measures={"gradient": of_a_row("gradient"), "hessian": of_a_row("hessian"), "measures": None},
         validate=wrong_sums,
         weights=np.append(b, 0.0),
@@ -306,8 +303,6 @@ def on_grid(
     answers = federation.ask(
         "newton_on_grid",
         federation.organizations,
-        returns=shapes,
-        means={name: ["sum"] for name in shapes},
         measures={name: None if name == "measures" else of_a_row(name) for name in shapes},
         validate=functools.partial(wrong_sums_on_grid, hazard),
         weights=np.append(b, 0.0),

@@ -1,11 +1,11 @@
 """The client of federated SVRG."""
 
-from v6_federated import BatchSize, Node, Result, Vector, models, partial
+from v6_federated import BatchSize, Loss, Mean, Node, Result, Vector, models, partial
 from v6_fsvrg.central import Stepsize
 from v6_fsvrg.perceptron import svrg_pass
 
 
-@partial
+@partial(sums={"gradient": Mean(additive="row"), "train_loss": Loss(additive="row")})
 def gradient(node: Node, weights: Vector) -> Result:
     """Compute grad F_k(w_t) (d,), the mean gradient over the node's rows."""
     X, y = node.model.asarray(node.rows.X), node.model.asarray(node.rows.y)
@@ -13,7 +13,7 @@ def gradient(node: Node, weights: Vector) -> Result:
     return {"gradient": g, "train_loss": loss}
 
 
-@partial
+@partial(sums={"weights": Mean()})
 def client_update(
     node: Node, weights: Vector, full_gradient: Vector, *, stepsize: Stepsize, batch_size: BatchSize
 ) -> Result:

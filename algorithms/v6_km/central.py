@@ -98,12 +98,9 @@ def central(
     groups: list[str | None] = [*federation.levels] or [None]
     for _ in federation.rounds(min(rounds, 1)):
         ends = bins_of_time(federation, np.arange(1, bins + 1) / bins, grid, between=True)
-        shape = (len(groups) * (len(ends) + 1),)
         answers = federation.ask(
             "leaving",
             federation.organizations,
-            returns={"events": shape, "censored": shape, "left_out": (len(groups),)},
-            means={"events": ["sum"], "censored": ["sum"], "left_out": ["count"]},
             measures=dict.fromkeys(("events", "censored", "left_out")),
             validate=wrong_counts,
             ends=ends,

@@ -2,10 +2,17 @@
 
 import numpy as np
 
-from v6_federated import Node, Result, partial, times
+from v6_federated import Asked, Count, Node, Result, Sum, partial, times
 
 
-@partial(weights="one")
+def sums_of_groups(asked: Asked) -> dict[str, Sum | Count]:
+    """What ``leaving`` is a sum of. Each node joins bins of few of its rows, and leaves out groups of few."""
+    G, B = max(len(asked.job.data.levels), 1), len(asked.settings["ends"])
+    of_bins = Sum(G * (B + 1), "hospital")
+    return {"events": of_bins, "censored": of_bins, "left_out": Count(G, "hospital")}
+
+
+@partial(sums=sums_of_groups)
 def leaving(node: Node, *, ends: list[float]) -> Result:
     """The node's rows that leave in each bin of time, by group: ``events`` and ``censored`` (G (B + 1),).
 

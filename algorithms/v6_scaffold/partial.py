@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Node, PlainSGD, Result, Role, Vector, partial
+from v6_federated import Loss, Mean, Node, PlainSGD, Result, Role, Truth, Vector, partial
 
 Known = Annotated[
     dict[str, int],
@@ -14,7 +14,13 @@ Known = Annotated[
 ]
 
 
-@partial(weights={"dy": ("equal", "equal/travelled")})
+@partial(
+    sums={
+        "dy": (Mean(weight="equal"), Mean(weight="equal", per="travelled")),
+        "train_loss": Loss(),
+        "state_lost": Truth(),
+    }
+)
 def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local: PlainSGD) -> Result:
     """Local steps from x (d,), each corrected by c - c_k (d,). Karimireddy et al. 2020, Algorithm 1, lines 6 to 14.
 

@@ -70,12 +70,9 @@ def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None
 
 def _counted(federation: Federation, end: float | None) -> Array:
     """Events at all nodes up to the end of each cell."""
-    shape = times.cells(end).shape
     answers = federation.ask(
         "count_events",
         federation.organizations,
-        returns={"counts": shape},
-        means={"counts": ["count"]},
         measures={"counts": None},
         validate=_wrong,
         end=end,

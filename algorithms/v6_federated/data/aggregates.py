@@ -99,7 +99,7 @@ def class_counts(y: Array, classes: int, policy: Policy) -> Array:
         The counts (c,); 0 for a class that fewer rows have than a class must have.
     """
     counts = np.bincount(y, minlength=classes)
-    return np.where(counts >= policy.minimum_rows_a_class, counts, 0).astype(np.float64)
+    return np.where(counts >= policy.minimum_rows_a_class, counts, 0).astype(np.int64)
 
 
 def about(found: Mapping[str, Any], n: int, center: Array) -> dict[str, Array]:
@@ -120,7 +120,7 @@ def about(found: Mapping[str, Any], n: int, center: Array) -> dict[str, Array]:
     mean = np.asarray(found["mean"], dtype=np.float64) + found.get("mean_rest", 0)
     if center.shape != mean.shape:
         raise SafeError(f"the task sends a center of another shape; the shape must be {mean.shape}")
-    count = np.asarray(found.get("count", np.full(mean.shape, n)), dtype=np.float64)
+    count = np.asarray(found.get("count", np.full(mean.shape, n)), dtype=np.int64)
     apart = np.where(count > 0, mean - center, 0)
     return {"count": count, "first": count * apart, "second": found["squares"] + count * np.square(apart)}
 
@@ -135,7 +135,7 @@ def counts_of(known: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[st
     Returns:
         The counts, in the order of ``known``; 0 for a level that few rows have.
     """
-    return np.array([found[c].get(level, 0) for c, levels in known.items() for level in levels], dtype=np.float64)
+    return np.array([found[c].get(level, 0) for c, levels in known.items() for level in levels], dtype=np.int64)
 
 
 def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str, Array]) -> None:
@@ -233,7 +233,7 @@ def _below(
         values = values[:0] if few and quiet else values
         policy.check_values([columns[i]] if few and not quiet else [])
         counts[i] = np.searchsorted(values, edges(float(lower[i]), float(upper[i])), side="right")
-    return m * np.round(counts / m)
+    return m * np.round(counts / m).astype(np.int64)
 
 
 def edges(lower: float, upper: float) -> Array:

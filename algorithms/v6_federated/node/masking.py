@@ -407,10 +407,9 @@ def _part(
         return summing.failed(sums, secret, T), None
     try:
         own = node.policy.own_shuffle  # random numbers of the node's own; without them, all nodes give the same bits
-        nodes, whole = len(session.roster), node.noising is not None
         found = compute()
         node.check_failed()
-        return summing.encoded(sums, found, arrays, node.n, nodes, secret, T, dithered=own, whole=whole), node.n
+        return summing.encoded(sums, found, arrays, node.n, len(session.roster), secret, T, dithered=own), node.n
     except Exception as raised:
         error = node.failure or raised  # the first one is the reason
         if debugging():
