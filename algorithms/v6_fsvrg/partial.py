@@ -21,6 +21,10 @@ def client_update(
 
     ``batch_size`` B = 1 is the paper; a step on B rows is as long as B steps on one.
     """
+
+    def step(w: Vector, theta: Vector) -> None:
+        w -= theta
+
     w_t, w = weights, weights + 0
     h_k = stepsize / len(node.rows)
     if batch_size == 1 and isinstance(node.model, models.Perceptron):  # the same steps, several times as fast
@@ -31,5 +35,5 @@ def client_update(
         theta = full_gradient - node.model.loss_and_gradient(w_t, X, y)[1]
         theta += node.model.loss_and_gradient(w, X, y)[1]
         theta *= h_k * len(y)
-        w -= theta
+        node.take(step, w, theta)
     return {"weights": w}

@@ -31,7 +31,8 @@ def sums_of_leaves(asked: Asked) -> dict[str, Sum | Count | Loss]:
 def sums_of_bins(asked: Asked) -> dict[str, Sum | Count | Loss]:
     """What sums by open leaf, column and bin are sums of: bins of few of a node's rows are joined with others."""
     lengths = codec.decode(asked.settings["edges"])["lengths"]
-    is_open = asked.array("structure", 2)[:, VALUE] > 0
+    structure = asked.array("structure", 2)
+    is_open = (structure[:, FEATURE] == LEAF) & (structure[:, VALUE] > 0)
     return _derivatives(asked, 3 * int(is_open.sum()) * len(lengths) * (int(lengths.max()) + 2))
 
 

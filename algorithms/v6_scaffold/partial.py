@@ -41,10 +41,10 @@ def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local
         taken += 1
 
     loss = node.train(y, local, step)
+    dy = node.change(y, x)  # y - x
     # option II; with a rate of zero the mean gradient cannot be read off the steps, and c_k stays
-    c_k_new = c_k - c + (x - y) / travelled if travelled else c_k
+    c_k_new = c_k - c - dy / travelled if travelled else c_k
     node.state.save({"c_k": c_k_new})
-    dy = y - x
     answer = {"dy": dy, "travelled": travelled, "train_loss": loss, "drift": float(np.sqrt(float((dy * dy).sum())))}
     if kept is None and last is not None:
         answer["state_lost"] = True

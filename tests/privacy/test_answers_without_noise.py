@@ -172,7 +172,7 @@ def test_shared_noise_is_only_in_an_exact_sum(researcher, summand, monkeypatch):
     given = {"gradient": np.arange(31), "n": 80}
     asked = Sums.of(Layout(tuple(_items(summand))), 1, 1, 320, [(64, 10)] * (not isinstance(summand, Sum)))
     with pytest.raises(SafeError, match="Count is for whole numbers, and only it"):
-        encoded(asked, given, {}, 80, 4, bytes(32), bytes(32))
+        encoded(asked, given, 80, 4, bytes(32), bytes(32))
 
 
 def _items(summand):

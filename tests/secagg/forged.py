@@ -43,6 +43,7 @@ class Central:
         tags: the confirmations by sender and receiver.
         rows: how many rows all have.
         asked: the last sum.
+        layout: what it is a sum of.
     """
 
     network: MockNetwork
@@ -52,6 +53,7 @@ class Central:
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
     rows: int = 0
     asked: Any = None
+    layout: Any = None
 
     def __post_init__(self) -> None:
         members = [*self.network.nodes]
@@ -120,7 +122,7 @@ class Central:
         declaration = getattr(importlib.import_module(f"v6_{self.job['method']}"), function).sums
         sent = codec.decode(arrays) if arrays else {}
         asked = Asked(Job.from_json({**self.job, **(job or {})}), settings, sent, bool(evaluate), bands)
-        layout = questions.layout(declaration, asked)
+        self.layout = layout = questions.layout(declaration, asked)
         units = [unit for _ in layout.chosen]
         self.asked = Sums.of(layout, seq, 1, self.rows if rows is None else rows, units, self.tags)
         return self.asked

@@ -6,6 +6,7 @@ import importlib
 import numpy as np
 import pytest
 from forged import Central, central
+from honest import HONEST
 
 from v6_federated import Count, Mean, Sum, Truth, partial
 from v6_federated.base.errors import SafeError
@@ -17,33 +18,6 @@ from v6_federated.node import task
 from v6_federated.privacy.summands import Item, Layout, Summand, each
 from v6_federated.privacy.sums import Sums, encoded
 from v6_workbench import registry
-
-FIT = {"weights": np.zeros(5)}
-GLM = {"name": "glm", "features": 4, "classes": 1, "family": "poisson"}
-TREES = np.array([[0, 0.5, 1.0], [-1, 1.0, 0.0], [-1, 1.0, 0.0]], np.float32)
-EDGES = codec.encode({"edges": np.zeros(8), "lengths": np.full(4, 2)})
-A_NUMBER = {"classes": None, "regression": True}
-HONEST = {
-    "fedavg": [
-        ("client_update", FIT, {"local": {"lr": 0.1}}, {}),
-        ("client_update", FIT, {"local": {"lr": 0.1}, "evaluate": "held_out", "bands": 255}, {}),
-        ("compressed_update", FIT, {"local": {}, "compression": {}, "known": {}}, {}),
-        ("evaluate", FIT, {"evaluate": "held_out", "last": True}, {}),
-        ("fit_step", {"center": np.zeros(4)}, {"statistic": "moments"}, {"model": None}),
-        ("fit_step", {"mean": np.zeros(4), "scale": np.ones(4)}, {"statistic": "covariance"}, {"model": None}),
-        ("fit_step", {"mean": np.zeros(4), "scale": np.ones(4)}, {"statistic": "product", "draw": 2}, {"model": None}),
-        ("fit_step", {"lower": np.zeros(1), "upper": np.ones(1)}, {"statistic": "below", "columns": ["x0"]}, {}),
-        ("fit_step", {}, {"statistic": "levels", "columns": ["x0"], "known": {"x0": ["1"]}, "counts": True}, {}),
-        ("count_rows", {}, {}, {}),
-        ("noisy_gradient", FIT, {}, {}),
-    ],
-    "scaffold": [("client_update", {**FIT, "c": np.zeros(5)}, {"known": {}, "local": {}}, {})],
-    "fsvrg": [("gradient", FIT, {}, {})],
-    "glm": [("newton", {}, {}, {"model": GLM, "data": A_NUMBER})],
-    "km": [("leaving", {}, {"ends": [1.0, 2.0]}, {"model": None, "data": {"event": "x0", **A_NUMBER}})],
-    "cox": [("count_events", {}, {}, {"model": None, "data": {"event": "x0", **A_NUMBER}})],
-    "gbdt": [("leaf_sums", {"weights": TREES, "structure": TREES}, {"edges": EDGES}, {"model": None})],
-}
 
 
 class Unread:
@@ -160,8 +134,8 @@ def test_fractions_are_no_counts(declared):
     """A mean gradient that was asked for as a count was rounded hospital by hospital, without dither."""
     layout = Layout(tuple(declared.items("gradient", None)))
     with pytest.raises(SafeError, match="Count is for whole numbers"):
-        encoded(Sums.of(layout, 1, 0, 9), {"gradient": np.zeros(3)}, {}, 9, 3, bytes(32), bytes(32))
-    whole = encoded(Sums.of(layout, 1, 0, 9), {"gradient": np.arange(3) + 2**60}, {}, 9, 3, bytes(32), bytes(32))
+        encoded(Sums.of(layout, 1, 0, 9), {"gradient": np.zeros(3)}, 9, 3, bytes(32), bytes(32))
+    whole = encoded(Sums.of(layout, 1, 0, 9), {"gradient": np.arange(3) + 2**60}, 9, 3, bytes(32), bytes(32))
     assert whole[1][2:].tolist() == [2**60, 2**60 + 1, 2**60 + 2]  # not through float64
 
 

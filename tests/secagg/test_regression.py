@@ -125,7 +125,7 @@ def test_other_parts_of_an_evaluation_do_not_exist(part, monkeypatch):
     assert not any(f"evaluation.{part}" in found for found in names)
     asked = summing.Sums(1, 0, None, (Part(f"evaluation.{part}", "one", 64, (2,), 10),))
     with pytest.raises(Exception, match=f"declares a sum of evaluation.{part}, and does not return it"):
-        summing.encoded(asked, names[-1], {}, 30, 3, b"s" * 32, b"T" * 32)
+        summing.encoded(asked, names[-1], 30, 3, b"s" * 32, b"T" * 32)
 
 
 def test_a_squared_error_beyond_all_units_ends_the_job():
@@ -140,9 +140,7 @@ def test_a_squared_error_beyond_all_units_ends_the_job():
 def added(parts, values, secrets, T=b"T" * 32) -> tuple[dict, np.ndarray]:
     """The decoded sums of hospitals' values, and their words of 64 bits."""
     sums = summing.Sums(1, 0, None, tuple(parts))
-    words = [
-        summing.encoded(sums, {"x": x}, {}, 30, len(values), s, T)[1] for x, s in zip(values, secrets, strict=True)
-    ]
+    words = [summing.encoded(sums, {"x": x}, 30, len(values), s, T)[1] for x, s in zip(values, secrets, strict=True)]
     total = np.sum(words, axis=0, dtype=np.uint64)
     return summing.decoded(sums, {32: np.empty(0, np.uint32), 64: total}, T)[2], total
 

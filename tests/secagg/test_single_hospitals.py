@@ -223,7 +223,7 @@ def test_truth_values_of_rows_are_not_counted():
         with pytest.raises(TypeError, match=f"{name} may follow from rows"):
             partial(sums={name: Truth()})(lambda node: {})
     for name in TRUTHS:
-        q = summing.encoded(Sums(1, 0, None, (Part(name, "one", 64),)), {name: True}, {}, 9, 3, b"s" * 32, b"T" * 32)
+        q = summing.encoded(Sums(1, 0, None, (Part(name, "one", 64),)), {name: True}, 9, 3, b"s" * 32, b"T" * 32)
         assert q[1].tolist() == [1, 0, 1]
 
 

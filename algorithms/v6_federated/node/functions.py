@@ -254,8 +254,8 @@ def fit_step(
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
         return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), node.policy)}
     if statistic == "label":
-        moments: dict[str, Any] = pca.moments(node.numbers[:, None])
-        return moments if center is None else aggregates.about(moments, node.n, np.asarray(center, dtype=np.float64))
+        labels = node.numbers[:, None]
+        return aggregates.about(labels, np.asarray(center, np.float64)) if masked else pca.moments(labels)
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
         policy.check_size(len(features.names) * (draw or 0), "the product with the block")
@@ -265,8 +265,11 @@ def fit_step(
     found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
     if not masked:
         return found
-    if center is not None and statistic in ("moments", "present"):
-        return aggregates.about(found, node.n, np.asarray(center, dtype=np.float64))
+    if statistic in ("moments", "present"):
+        X = features.numbers(columns if statistic == "present" else None)
+        if statistic == "present":
+            X = np.where(found["count"] > 0, X, np.nan)  # too few values count as none
+        return aggregates.about(X, np.asarray(center, np.float64))
     if statistic == "levels":
         return {"counts": aggregates.counts_of(known or {}, found["levels"])}
     return found

@@ -36,7 +36,7 @@ from v6_federated.node.request import Request
 from v6_federated.node.silence import silent, subnormals_as_zero
 from v6_federated.privacy.environment import debugging
 from v6_federated.privacy.summands import Declaration, Loss, Mean, check_declared
-from v6_federated.privacy.sums import Sums
+from v6_federated.privacy.sums import Change, Sums
 
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
 A_MODEL: Declaration = {"weights": Mean(), "train_loss": Loss()}
@@ -196,7 +196,7 @@ def partial(
             compute = functools.partial(computed, node, checked, received, evaluate)
             rows: int | None
             if summed is not None:
-                summands = functools.partial(_summands, node, bands, compute)
+                summands = functools.partial(_summands, node, bands, received, compute)
                 binds = {"evaluate": evaluate, "bands": bands, **values}
                 answer, rows = masking.answer(node, request, function.__name__, summed, binds, received, summands)
             else:
@@ -270,11 +270,14 @@ def _sums(declaration: Declaration, asked: Asked, request: Request, sums: Any) -
 
 
 def _summands(
-    node: Node, bands: int, compute: Callable[[], tuple[dict[str, Any], dict[str, Any] | None]]
+    node: Node,
+    bands: int,
+    received: Mapping[str, Array],
+    compute: Callable[[], tuple[dict[str, Any], dict[str, Any] | None]],
 ) -> dict[str, Any]:
     """What the function returns, and the evaluation, as numbers that can be added to those of other nodes."""
     returned, evaluation = compute()
-    found = {k: _to_numpy(v) if hasattr(v, "cpu") else v for k, v in returned.items() if v is not None}
+    found = {k: _moved(node, v, received.get(k)) for k, v in returned.items() if v is not None}
     found |= {"n": node.n, "has train_loss": "train_loss" in found}
     found.setdefault("train_loss", 0.0)
     if node.job.data.regression:
@@ -288,6 +291,15 @@ def _summands(
     else:
         counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), bands)
     return found | {f"evaluation.{name}": value for name, value in counted.items()}
+
+
+def _moved(node: Node, value: Any, sent: Array | None) -> Any:
+    """A value for sums: the change of an array that was sent, in place of the array."""
+    array = _to_numpy(value) if hasattr(value, "cpu") else value
+    if sent is None or not isinstance(array, np.ndarray) or array.shape != sent.shape:
+        return array
+    u = None if node.job.model is None else node.carried(value, node.model.asarray(sent))
+    return Change(np.subtract(array, sent, dtype=np.float64) if u is None else _to_numpy(u).astype(np.float64))
 
 
 def _check_in_a_study(checked: BaseModel, function: str, own_model: bool) -> None:

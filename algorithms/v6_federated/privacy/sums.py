@@ -8,6 +8,7 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.privacy.exact import Exact
 from v6_federated.privacy.secagg import encoding, masks, notation
 from v6_federated.privacy.secagg.encoding import HEADER
 from v6_federated.privacy.summands import RUNGS, Layout, Part
@@ -109,7 +110,7 @@ class Sums:
                 "the same image, and ask for nothing else"
             )
         if rows is None and any(item.weight == "share" for item in layout.items):
-            raise SafeError("the task asks for a sum of means over rows without their number; expected the rows of the block")
+            raise SafeError("the task asks for a sum of means without the number of rows; expected those of the block")
         return cls.of(layout, seq, block, rows, message["units"], tags)
 
     @property
@@ -123,10 +124,16 @@ class Sums:
         return numbers + (HEADER + sum(len(part.checks) for part in self.parts) if bits == 64 else 0)
 
 
+@dataclass(frozen=True)
+class Change:
+    """How far an array that the task has sent has moved: float64, which a mean adds up as it is."""
+
+    array: Array
+
+
 def encoded(
     sums: Sums,
     found: Mapping[str, Any],
-    sent: Mapping[str, Array],
     n: int,
     nodes: int,
     secret: bytes,
@@ -138,7 +145,6 @@ def encoded(
     Args:
         sums: the sum that the task asks for.
         found: what the function returned, by name: arrays and numbers.
-        sent: the arrays that the task sent.
         n: n_k, the node's rows.
         nodes: K, the nodes of its block.
         secret: 32 bytes that only this node knows.
@@ -160,7 +166,13 @@ def encoded(
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
         for part in sums.parts:
-            value = _value(part, sums, found, sent, n, nodes)
+            given = found.get(part.name)
+            if isinstance(given, Exact) and part.weight == "one" and part.exponent is not None:
+                added = encoding.dither(secret, T, part.key, part.term.size) if dithered else None
+                q = given.encode(part.term, added)
+                words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)
+                continue
+            value = _value(part, sums, found, n, nodes)
             q = encode(part.term, value, part.key)
             words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)  # modulo 2^64
             if terms := part.checks:
@@ -189,12 +201,13 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
     return y32, y64
 
 
-def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int) -> Array:
+def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int) -> Array:
     if part.name not in found and part.exponent is None and not part.shape:
         return np.zeros((), np.int64)  # a truth value that is false
     if part.name not in found:
         raise SafeError(f"the function declares a sum of {part.name}, and does not return it")
-    value = np.asarray(found[part.name])
+    given = found[part.name]
+    value = given.array if isinstance(given, Change) else np.asarray(given)
     if value.shape != part.shape:
         raise SafeError(f"the function returns {part.name} in another shape than it declares: {value.shape}")
     # of whole numbers with noise that the nodes of a block share, only the exact sum has all of it
@@ -204,8 +217,6 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, 
         return value.astype(np.int64)
     value = value.astype(np.float64)
     weight, _, divisor = part.weight.partition("/")
-    if weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
-        value = value - sent[part.name]
     if weight == "rows":
         return value * n
     if weight == "share":
