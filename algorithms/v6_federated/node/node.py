@@ -212,9 +212,7 @@ class Node(NodeRows):
         if not self._carries:
             step(w, g)
             return
-        if id(w) not in self._carried:
-            self._carried[id(w)] = w, Carried(w)
-        self._carried[id(w)][1].take(step, w, g)
+        self._apart(w).take(step, w, g)
 
     def change(self, w: Any, start: Any) -> Any:
         """Say how a model has moved.
@@ -239,6 +237,12 @@ class Node(NodeRows):
         _, found = self._carried.get(id(w), (None, None))
         return None if found is None or not bool((found.start == start).all()) else found.u
 
+    def _apart(self, w: Any) -> Carried:
+        """The change of a model, carried apart from it from its first step on."""
+        if id(w) not in self._carried:
+            self._carried[id(w)] = w, Carried(w)
+        return self._carried[id(w)][1]
+
     @property
     def _carries(self) -> bool:
         """Whether the answer is a part of a sum."""
@@ -254,17 +258,16 @@ class Node(NodeRows):
     ) -> tuple[float, int] | None:
         """The sum of the losses and the number of rows, if the model takes the steps of plain SGD by itself."""
         model: Any = self.model
-        if (
-            self._carries
-            or batch_size is None
-            or self.steps_per_epoch(batch_size) == 1
-            or not isinstance(step, local_training.Descent)
-        ):
+        if batch_size is None or self.steps_per_epoch(batch_size) == 1 or not isinstance(step, local_training.Descent):
             return None
         if not hasattr(model, "descends") or not model.descends(batch_size):
             return None
         batches = itertools.islice(self._indices(passes, batch_size), steps)
-        found: tuple[float, int] = model.descend(w, self.rows.X, self.rows.y, batches, step.rate)
+        apart = None
+        if self._carries:
+            carried = self._apart(w)
+            apart = carried.start, carried.u
+        found: tuple[float, int] = model.descend(w, self.rows.X, self.rows.y, batches, step.rate, apart)
         return found
 
     def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:

@@ -201,12 +201,14 @@ def encode(term, values):
 
 def dither(secret, T, key, size):
     """Two numbers of two words: Box and Muller. The last digits depend on the machine's logarithm."""
-    words = [word >> 11 for word in mask(expand(secret, enc("dither", T, key)), T, 64, size + size % 2)]
-    found = []
-    for one, other in zip(words[::2], words[1::2], strict=True):
-        length, angle = 2 * math.sqrt(-2 * math.log((one + 1) / 2**53)), 2 * math.pi * other / 2**53
-        found += [length * math.cos(angle), length * math.sin(angle)]
-    return found[:size]
+    half = (size + 1) // 2
+    words = [word >> 11 for word in mask(expand(secret, enc("dither", T, key)), T, 64, 2 * half)]
+    first, last = [], []
+    for v, w in zip(words[:half], words[half:], strict=True):
+        length, angle = 2 * math.sqrt(-2 * math.log((v + 1) / 2**53)), 2 * math.pi * w / 2**53
+        first.append(length * math.cos(angle))
+        last.append(length * math.sin(angle))
+    return (first + last)[:size]
 
 
 def factors(T, size):

@@ -99,12 +99,13 @@ def dither(secret: bytes, T: bytes, key: str, size: int) -> Array:
     Returns:
         Numbers, float64 (size,).
     """
-    words = mask(expand(secret, enc("dither", T, key)), T, 64, size + size % 2).reshape(-1, 2) >> np.uint64(11)
-    one, other = words[:, 0] + 1.0, words[:, 1] * 2.0**-53
-    length = SIGMA * np.sqrt(-2 * np.log(one * 2.0**-53))
-    angle = 2 * np.pi * other
-    drawn: Array = np.column_stack([length * np.cos(angle), length * np.sin(angle)]).reshape(-1)[:size]
-    return drawn
+    half = -(-size // 2)
+    words = mask(expand(secret, enc("dither", T, key)), T, 64, 2 * half) >> np.uint64(11)
+    v, w = np.split(words.view(np.int64).astype(np.float64), 2)
+    length = SIGMA * np.sqrt(-2 * np.log((v + 1) * 2.0**-53))
+    w *= 2 * np.pi * 2.0**-53
+    drawn = np.concatenate([length * np.cos(w), length * np.sin(w)])
+    return drawn[:size]
 
 
 def encode(term: Term, values: Array, dither: Array | None = None) -> Array:
