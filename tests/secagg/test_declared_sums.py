@@ -140,7 +140,7 @@ def test_fractions_are_no_counts(declared):
 
 
 def test_a_gradient_is_not_counted(tmp_path):
-    """With a large scale of the label's column, one such request told each of four hospitals' rows and ill patients."""
+    """At models that predict p, 155 such sums jumped where a hospital's rows times p is a half: they told its rows."""
     with central("pinned", tmp_path, K=4, size=4, package="v6_fsvrg") as lying:
         lying.job["method"] = "fsvrg"
         lying.agree()
