@@ -272,12 +272,9 @@ def of_strata(
         All answers, and the sums.
     """
     p = len(b)
-    shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
     answers = federation.ask(
         "newton",
         federation.organizations,
-        returns=shapes,
-        means={name: ["sum"] for name in shapes},
         measures=COMPARED,
         validate=wrong_sums,
         often=often,
@@ -343,8 +340,6 @@ def on_grid(
     answers = federation.ask(
         "newton_on_grid",
         federation.organizations,
-        returns=shapes,
-        means={name: ["sum"] for name in shapes},
         measures=compared_on_grid(hazard),
         validate=functools.partial(wrong_sums_on_grid, hazard),
         often=often,

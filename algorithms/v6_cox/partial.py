@@ -7,12 +7,26 @@ import numpy as np
 from v6_cox import grid
 from v6_cox.likelihood import FURTHEST, Cox, of_stratum
 from v6_cox.measures import MEASURES, Ties
-from v6_federated import Node, Result, SafeError, Vector, codec, partial, times
+from v6_federated import Asked, Node, Result, SafeError, Sum, Vector, codec, partial, times
 
 UNEVEN = "The columns predict nearly with certainty who has the event first; leave out columns"
 
 
-@partial(weights="one")
+def sums_of_strata(asked: Asked) -> dict[str, Sum]:
+    """What ``newton`` is a sum of: each node's own partial likelihood is no sum over its rows."""
+    p = asked.size - 1
+    lengths = {"gradient": p, "hessian": p * (p + 1) // 2, "measures": len(MEASURES)}
+    return {name: Sum(length, "hospital") for name, length in lengths.items()}
+
+
+def sums_of_bins(asked: Asked) -> dict[str, Sum]:
+    """What ``newton_on_grid`` is a sum of. Each node joins bins of few of its rows."""
+    p, B = asked.size - 1, len(codec.decode(asked.settings["bins"])["hazard"])
+    lengths = {"events": B, "risk": B * (1 + p), "happened": p, "hessian": p * (p + 1) // 2, "measures": len(MEASURES)}
+    return {name: Sum(length, "hospital") for name, length in lengths.items()}
+
+
+@partial(sums=sums_of_strata)
 def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
     """The sums over the node's rows of one step of Newton's method, at the coefficients ``weights`` (d + 1,).
 
@@ -33,7 +47,7 @@ def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
     }
 
 
-@partial(weights="one")
+@partial(sums=sums_of_bins)
 def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[str, Any], even: bool) -> Result:
     """The same for one baseline hazard of all nodes, in bins of time: see ``grid.of_rows``.
 

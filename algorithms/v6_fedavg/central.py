@@ -70,7 +70,7 @@ def central(
             w, answers = moved(federation, S_t, s, local_t, compression, t)
         else:
             if ditto:
-                own = {"personal": personal, "known": s.known, "values": ["state_lost"], "counts": ["state_lost"]}
+                own = {"personal": personal, "known": s.known, "values": ["state_lost"]}
                 answers = federation.ask("ditto_update", S_t, weights=s.w, local=local_t, **own)
                 s.known |= dict.fromkeys(answers.keys(), t)
             else:
@@ -89,7 +89,6 @@ def noisy_step(
     federation: Federation, S_t: list[int], w: np.ndarray, local: LocalSGD, t: int
 ) -> tuple[np.ndarray, Answers]:
     """A step w <- w - eta g (d,), for the mean g of clipped gradients with noise that the nodes of a block share."""
-    means = {"gradient": ["count"]}
-    answers = federation.ask("noisy_gradient", S_t, weights=w, returns=["gradient"], means=means)
+    answers = federation.ask("noisy_gradient", S_t, weights=w)
     eta = local.lr * local.lr_decay_round ** (t - 1) / (1 + local.lr_decay_step * (t - 1))
     return w - np.float32(eta) * federation.mean_gradient(answers, w), answers

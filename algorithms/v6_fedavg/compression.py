@@ -87,7 +87,7 @@ def moved(
     """
     keeps = how.compression == "topk"
     own = {"compression": how, "known": s.known if keeps else {}, "values": ["state_lost"]}
-    answers = federation.ask("compressed_update", S_t, weights=s.w, local=local, returns=["update"], **own)
+    answers = federation.ask("compressed_update", S_t, weights=s.w, local=local, **own)
     if keeps:
         s.known |= dict.fromkeys(answers.keys(), t)
     return s.w + answers.weighted_mean("update"), answers

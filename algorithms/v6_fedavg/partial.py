@@ -3,10 +3,10 @@
 from v6_fedavg.compression import Compression, compressed
 from v6_fedavg.compression import Known as KnownErrors
 from v6_fedavg.personal import Known, Personal, own_model, train_ditto
-from v6_federated import LocalSGD, Node, Result, Vector, partial
+from v6_federated import Count, LocalSGD, Loss, Mean, Node, Result, Truth, Vector, of_steps, of_the_model, partial
 
 
-@partial
+@partial(sums={"weights": Mean(additive=of_steps), "train_loss": Loss(additive=of_steps)})
 def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     """ClientUpdate(k, w) of McMahan et al. 2017, Algorithm 1: E epochs of minibatch SGD from w_t (d,)."""
     w = weights + 0
@@ -14,7 +14,7 @@ def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     return {"weights": w, "train_loss": loss}
 
 
-@partial
+@partial(sums={"update": Mean(), "train_loss": Loss(), "state_lost": Truth()})
 def compressed_update(
     node: Node, weights: Vector, *, local: LocalSGD, compression: Compression, known: KnownErrors
 ) -> Result:
@@ -25,7 +25,7 @@ def compressed_update(
     return {"update": update, "train_loss": loss, **({"state_lost": True} if lost else {})}
 
 
-@partial
+@partial(sums={"weights": Mean(), "train_loss": Loss(), "state_lost": Truth()})
 def ditto_update(node: Node, weights: Vector, *, local: LocalSGD, personal: Personal, known: Known) -> Result:
     """The same, and a round of the node's own model v_k (Li et al. 2021, Algorithm 1), which stays at the node."""
     w = weights + 0
@@ -34,7 +34,7 @@ def ditto_update(node: Node, weights: Vector, *, local: LocalSGD, personal: Pers
     return {"weights": w, "train_loss": loss, **({"state_lost": True} if lost else {})}
 
 
-@partial(weights="one", own_model=True)
+@partial(sums={}, own_model=True)
 def evaluate_own(
     node: Node, weights: Vector, *, local: LocalSGD = LocalSGD(), personal: Personal, known: Known
 ) -> Result:
@@ -46,7 +46,7 @@ def evaluate_own(
     return {"own_results": node.policy.own_results}
 
 
-@partial(weights="one")
+@partial(sums={"gradient": Count(of_the_model)})
 def noisy_gradient(node: Node, weights: Vector) -> Result:
     """The sum of clipped gradients at w_t (d,) of a sample of rows, with the node's share of the block's noise."""
     return {"gradient": node.noisy_gradient(weights)}

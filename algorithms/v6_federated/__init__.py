@@ -19,9 +19,10 @@ from v6_federated.data import affine, inference, pca, pooling, times
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, TrainingWithNoise, WithNoise
-from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD
+from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD, of_steps
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
+from v6_federated.models.questions import Asked
 from v6_federated.node.extraction import extract
 from v6_federated.node.functions import (
     confirm,
@@ -38,15 +39,18 @@ from v6_federated.node.task import partial
 from v6_federated.privacy.dp.bounded import ROW, bounded_reach, bounded_rows, bounded_sum
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.environment import number_of_threads
+from v6_federated.privacy.summands import Count, Loss, Mean, Sum, Truth, of_the_model
 
 __all__ = [
     "LARGE",
     "ROW",
     "Answer",
     "Answers",
+    "Asked",
     "BatchSize",
     "CollectResultsError",
     "Common",
+    "Count",
     "Epochs",
     "EvaluatedWithNoise",
     "Federation",
@@ -54,6 +58,8 @@ __all__ = [
     "Grid",
     "LearningRate",
     "LocalSGD",
+    "Loss",
+    "Mean",
     "Node",
     "Number",
     "PlainSGD",
@@ -64,7 +70,9 @@ __all__ = [
     "Rounds",
     "Rows",
     "SafeError",
+    "Sum",
     "TrainingWithNoise",
+    "Truth",
     "UserInputError",
     "Vector",
     "WithNoise",
@@ -91,6 +99,8 @@ __all__ = [
     "mixed_bins",
     "models",
     "number_of_threads",
+    "of_steps",
+    "of_the_model",
     "partial",
     "pca",
     "pooling",

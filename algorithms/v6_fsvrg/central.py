@@ -59,7 +59,7 @@ def central(federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0,
     check_model(federation.model)
     s = federation.start(w=federation.initial_weights)
     for _t in federation.rounds(rounds):
-        gradients = federation.ask("gradient", K, weights=s.w, returns=["gradient"])
+        gradients = federation.ask("gradient", K, weights=s.w)
         full_gradient = gradients.weighted_mean("gradient")  # grad f(w_t) = sum n_k / n grad F_k(w_t)
         answers = federation.ask(
             "client_update",

@@ -1,11 +1,11 @@
 """The client of federated SVRG."""
 
-from v6_federated import BatchSize, Node, Result, Vector, models, partial
+from v6_federated import BatchSize, Loss, Mean, Node, Result, Vector, models, partial
 from v6_fsvrg.central import Stepsize
 from v6_fsvrg.perceptron import svrg_pass
 
 
-@partial
+@partial(sums={"gradient": Mean(additive="row"), "train_loss": Loss(additive="row")})
 def gradient(node: Node, weights: Vector) -> Result:
     """Compute grad F_k(w_t) (d,), the mean gradient over the node's rows."""
     X, y = node.model.asarray(node.rows.X), node.model.asarray(node.rows.y)
@@ -13,7 +13,7 @@ def gradient(node: Node, weights: Vector) -> Result:
     return {"gradient": g, "train_loss": loss}
 
 
-@partial
+@partial(sums={"weights": Mean()})
 def client_update(
     node: Node, weights: Vector, full_gradient: Vector, *, stepsize: Stepsize, batch_size: BatchSize
 ) -> Result:
@@ -21,6 +21,10 @@ def client_update(
 
     ``batch_size`` B = 1 is the paper; a step on B rows is as long as B steps on one.
     """
+
+    def step(w: Vector, theta: Vector) -> None:
+        w -= theta
+
     w_t, w = weights, weights + 0
     h_k = stepsize / len(node.rows)
     if batch_size == 1 and isinstance(node.model, models.Perceptron):  # the same steps, several times as fast
@@ -31,5 +35,5 @@ def client_update(
         theta = full_gradient - node.model.loss_and_gradient(w_t, X, y)[1]
         theta += node.model.loss_and_gradient(w, X, y)[1]
         theta *= h_k * len(y)
-        w -= theta
+        node.take(step, w, theta)
     return {"weights": w}

@@ -45,9 +45,9 @@ def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
         step: counts are rounded down to multiples of it.
 
     Returns:
-        The counts (d, b), float32.
+        The counts (d, b), int64.
     """
-    found = np.empty(at.shape, np.float32)
+    found = np.empty(at.shape, np.int64)
     for column, (x, b) in enumerate(zip(X.T, at, strict=True)):
         x = x[~np.isnan(x)]
         found[column] = np.searchsorted(np.sort(x), _snapped(b, _grain(x)), side="right") // step * step

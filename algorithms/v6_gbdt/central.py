@@ -209,7 +209,7 @@ def mean_label(federation: Federation) -> np.ndarray:
     Returns:
         An ensemble (1, 3) of one leaf with this output.
     """
-    answers = federation.ask("average", federation.organizations, returns={"mean": (1,)})
+    answers = federation.ask("average", federation.organizations)
     federation.count_preparation(answers)
     return np.array([(LEAF, *answers.weighted_mean("mean"), 0.0)], np.float32)
 
@@ -233,8 +233,6 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
     answers = federation.ask(
         "count",
         federation.organizations,
-        returns={"counts": (at.size,)},
-        means={"counts": ["count"]},
         validate=wrong_counts,
         low=low,
         high=high,

@@ -253,6 +253,6 @@ def whole(sums: np.ndarray) -> np.ndarray:
         sums: any numbers.
 
     Returns:
-        The whole numbers, float32.
+        The whole numbers, int64.
     """
-    return np.rint(sums / UNIT).astype(np.float32)
+    return np.rint(sums / UNIT).astype(np.float32).astype(np.int64)

@@ -144,8 +144,6 @@ class Booster:
             federation.organizations,
             weights=W_g,
             structure=structure,
-            returns={"sums": (2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF)),)},
-            means={"sums": ["count"]},
         )
         G, H = leaves.of_clipped(federation.noisy_sum(answers, "sums"), plan.clip)
         deviation = plan.statistics_noise * federation.noises(answers) ** 0.5 * plan.clip * growth.trees**0.5
@@ -159,8 +157,6 @@ class Booster:
             weights=W_g,
             structure=structure,
             edges=self.edges,
-            returns={"sums": (kinds * size,)},
-            means={"sums": ["sum" if self._sized else "count"]},
             validate=lambda answer: wrong_sums(answer, size),
             measures={"sums": lambda answer: answer["sums"] / answer.n},
         )

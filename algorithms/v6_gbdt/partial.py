@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import Node, Result, Rows, SafeError, Vector, partial
+from v6_federated import Asked, Count, Loss, Mean, Node, Result, Rows, SafeError, Sum, Vector, codec, partial
 from v6_gbdt import bins, leaves
 from v6_gbdt.central import MaxBin
 from v6_gbdt.grower import Grower
@@ -13,13 +13,42 @@ from v6_gbdt.growth import Growth
 from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
 
 
-@partial
+def cells(asked: Asked) -> int:
+    """How many boundaries between cells there are."""
+    return bins.boundaries(asked.array("low"), asked.array("high"), asked.settings["max_bin"]).size
+
+
+def two_a_leaf(asked: Asked) -> int:
+    """How many derivatives there are by leaf."""
+    return 2 * int(np.count_nonzero(asked.array("structure", 2)[:, FEATURE] == LEAF))
+
+
+def sums_of_leaves(asked: Asked) -> dict[str, Sum | Count | Loss]:
+    """What sums by leaf are sums of: leaves of few of a node's rows are joined with others."""
+    return _derivatives(asked, two_a_leaf(asked))
+
+
+def sums_of_bins(asked: Asked) -> dict[str, Sum | Count | Loss]:
+    """What sums by open leaf, column and bin are sums of: bins of few of a node's rows are joined with others."""
+    lengths = codec.decode(asked.settings["edges"])["lengths"]
+    structure = asked.array("structure", 2)
+    is_open = (structure[:, FEATURE] == LEAF) & (structure[:, VALUE] > 0)
+    return _derivatives(asked, 3 * int(is_open.sum()) * len(lengths) * (int(lengths.max()) + 2))
+
+
+def _derivatives(asked: Asked, length: int) -> dict[str, Sum | Count | Loss]:
+    """Of a classification they travel as whole numbers; those of a regression can have any size."""
+    sums = Sum(length, "hospital") if asked.regression else Count(length, "hospital")
+    return {"sums": sums, "train_loss": Loss(additive="row")}
+
+
+@partial(sums={"mean": Mean(1, additive="row")})
 def average(node: Node) -> Result:
     """The mean of the node's labels, (1,): where a regression starts."""
     return {"mean": np.array([node.rows.y.mean()], np.float32)}
 
 
-@partial(weights="one")
+@partial(sums={"counts": Count(cells, "hospital")})
 def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
     """Rows up to each boundary between cells, (d boundaries,), in multiples of the node's minimum of rows.
 
@@ -57,7 +86,7 @@ def grow(node: Node, weights: Vector, *, edges: dict[str, Any], growth: Growth) 
     return {"trees": np.concatenate(grown), "train_loss": loss}
 
 
-@partial(weights="one")
+@partial(sums=sums_of_leaves)
 def leaf_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str, Any]) -> Result:
     """Sums of the first and second derivatives of the rows' loss under the ensemble W^g (m, 3), by leaf: (2 leaves,).
 
@@ -67,7 +96,7 @@ def leaf_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str
     return _sums(node, weights, structure, edges, leaves.sums_of_leaves)
 
 
-@partial(weights="one")
+@partial(sums={"sums": Count(two_a_leaf)})
 def noisy_leaf_sums(node: Node, weights: Vector, structure: Vector) -> Result:
     """The same sums of clipped derivatives, with noise, for leaves of any number of rows: (2 leaves,) whole numbers."""
     ensemble, C = node.model, node.clip
@@ -85,7 +114,7 @@ def noisy_leaf_sums(node: Node, weights: Vector, structure: Vector) -> Result:
     return {"sums": node.noisy_sum(summed, size, leaves.reach(len(trees) // ensemble.columns, ensemble.columns))}
 
 
-@partial(weights="one")
+@partial(sums=sums_of_bins)
 def bin_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str, Any]) -> Result:
     """The same sums and numbers of rows by open leaf, column and bin: (3 open leaves d (b + 1),).
 

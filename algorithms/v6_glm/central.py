@@ -164,7 +164,6 @@ def central(
     p, names = model.size, [*federation.features]
     if federation.plan is not None:
         return with_noise(federation, federation.plan, model, confidence)
-    shapes = {"gradient": (p,), "hessian": (p * (p + 1) // 2,), "measures": (len(MEASURES),)}
     # its numbers are kept as lists: an array would be kept in float32
     s = federation.start(w=federation.initial_weights, scoring=Scoring(l2).to_json)
     for t in federation.rounds(rounds):
@@ -174,8 +173,6 @@ def central(
             "newton",
             federation.organizations,
             null=scoring.null,
-            returns=shapes,
-            means={name: ["sum"] for name in shapes},
             measures=compared(model, first=t == 1),
             validate=wrong_sums,
             often=fit.why_refused(model, scoring, names),
@@ -224,15 +221,12 @@ def with_noise(federation: Federation, plan: Plan, model: Glm, confidence: float
     for t in federation.rounds(noisy.MOST):
         found = noisy.Fit.from_json(s.fit)
         parts = found.parts
-        q = noisy.size(model.size, first=t == 1)
         sent = {} if found.b is None else {"coefficients": found.b, "longest": [*found.longest(plan.clip)]}
         answers = federation.ask(
             "noisy_newton",
             federation.organizations,
             transform=codec.encode({"T": found.T}, "float64"),
             of_budget=parts,
-            returns={"sums": (q,), "variance": (1,)},
-            means={"sums": ["count"], "variance": ["count"]},
             measures={"sums": None, "variance": None},
             **sent,
         )

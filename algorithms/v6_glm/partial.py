@@ -4,7 +4,20 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import Node, Result, SafeError, Vector, bounded_reach, bounded_sum, codec, partial
+from v6_federated import (
+    Asked,
+    Count,
+    Node,
+    Result,
+    SafeError,
+    Sum,
+    Vector,
+    bounded_reach,
+    bounded_sum,
+    codec,
+    of_the_model,
+    partial,
+)
 from v6_glm import noisy
 from v6_glm.families import Glm, newton_sums
 from v6_glm.measures import MEASURES
@@ -18,7 +31,17 @@ IMPOSSIBLE = (
 OFFSETS = "The offsets are too far apart; name another column in offset"
 
 
-@partial(weights="one")
+def triangle(asked: Asked) -> int:
+    """How many numbers the Hessian of p coefficients has."""
+    return asked.size * (asked.size + 1) // 2
+
+
+def contributed(asked: Asked) -> int:
+    """How many numbers a row contributes to a sum with noise."""
+    return noisy.size(asked.size, first="coefficients" not in asked.arrays)
+
+
+@partial(sums={"gradient": Sum(of_the_model), "hessian": Sum(triangle), "measures": Sum(len(MEASURES))})
 def newton(
     node: Node, weights: Vector = None, center: Vector = None, scale: Vector = None, *, null: float | None = None
 ) -> Result:
@@ -85,7 +108,7 @@ def newton(
     }
 
 
-@partial(weights="one")
+@partial(sums={"sums": Count(contributed), "variance": Count(1, "hospital")})
 def noisy_newton(
     node: Node,
     coefficients: Vector = None,

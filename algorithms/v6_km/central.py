@@ -117,25 +117,22 @@ def central(
     for _ in federation.rounds(min(rounds, 1)):
         ends, grain = mixed_bins(federation, bins, grid)
         B = len(ends)
-        shapes = {"events": G * (B + 1), "censored": G * (B + 1), "time": G * B}
-        compared = {"difference": G, "covariance": G * (G + 1) // 2} if strata == "hospital" else {}
-        counted = {"left_out": G, "left_with": G, "contributes": G + 1, **({"compared": 1} if compared else {})}
+        of_bins, counted = ["events", "censored", "time"], ["left_out", "left_with", "contributes"]
+        compared, others = (["difference", "covariance"], ["compared"]) if strata == "hospital" else ([], [])
         answers = federation.ask(
             "leaving",
             federation.organizations,
-            returns={name: (size,) for name, size in {**shapes, **compared, **counted}.items()},
-            means={**{name: ["sum"] for name in {**shapes, **compared}}, **{name: ["count"] for name in counted}},
-            measures=dict.fromkeys({**shapes, **compared, **counted}),
+            measures=dict.fromkeys([*of_bins, *compared, *counted, *others]),
             validate=wrong_counts,
             ends=ends,
             strata=strata,
         )
-        sums = {name: answers.exact_sum(name) for name in {**shapes, **compared}}
-        sums |= {name: answers.whole_sum(name) for name in counted}
+        sums = {name: answers.exact_sum(name) for name in [*of_bins, *compared]}
+        sums |= {name: answers.whole_sum(name) for name in [*counted, *others]}
         n, masked = answers.n, any(a.members for a in answers.parts())
         federation.record(answers)
     of_groups = [
-        Counts(np.array(ends), *of) for of in zip(*(sums[name].reshape(G, -1) for name in shapes), strict=True)
+        Counts(np.array(ends), *of) for of in zip(*(sums[name].reshape(G, -1) for name in of_bins), strict=True)
     ]
     least = federation.least
     why = hidden(groups, of_groups, n, sums, least) if masked else [None] * G
@@ -151,8 +148,8 @@ def central(
             counts.append(of_group)
     written = [shown(of_group, minimum_at_risk, least).counts.padded(B) for of_group in counts]
     arrays = {
-        name: np.array([getattr(c, name) for c in written]).reshape(len(written), size // G)
-        for name, size in shapes.items()
+        name: np.array([getattr(c, name) for c in written]).reshape(len(written), B + (name != "time"))
+        for name in of_bins
     }
     weights = codec.encode({"ends": np.array(ends), **arrays}, "float64")
     return {

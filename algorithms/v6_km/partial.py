@@ -4,13 +4,25 @@ from typing import Literal
 
 import numpy as np
 
-from v6_federated import Node, Result, partial, times
+from v6_federated import Asked, Count, Node, Result, Sum, partial, times
 from v6_km.comparison import of_hospital
 
 Strata = Literal["hospital", "none"]
 
 
-@partial(weights="one")
+def sums_of_groups(asked: Asked) -> dict[str, Sum | Count]:
+    """What ``leaving`` is a sum of. Only in a study no node joins bins, or leaves out groups, of few of its own rows."""
+    G, B, additive = max(len(asked.job.data.levels), 1), len(asked.settings["ends"]), asked.only_in_a_study
+    of_bins: dict[str, Sum | Count] = {name: Sum(G * (B + 1), additive) for name in ("events", "censored")}
+    of_bins |= {"time": Sum(G * B, additive), "left_out": Count(G, additive), "left_with": Count(G, additive)}
+    of_bins |= {"contributes": Count(G + 1, "hospital")}
+    if asked.settings["strata"] == "none":
+        return of_bins
+    test = {"difference": Sum(G, "hospital"), "covariance": Sum(G * (G + 1) // 2, "hospital")}
+    return {**of_bins, **test, "compared": Count(1, "hospital")}
+
+
+@partial(sums=sums_of_groups)
 def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
     """The node's rows that leave in each bin of time, by group: ``events`` and ``censored`` (G (B + 1),).
 
@@ -43,7 +55,7 @@ def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
         "time": np.concatenate([rows.at_risk for rows in followed]),
         "left_out": groups.few + unfollowed,
         "left_with": groups.others,
-        "contributes": np.append(shown, (groups.index < 0).any()) * 1.0,
+        "contributes": np.append(shown, (groups.index < 0).any()).astype(np.int64),
     }
     if strata == "none":
         return found
@@ -57,5 +69,5 @@ def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
         **found,
         "difference": difference,
         "covariance": covariance[np.tril_indices(G)],
-        "compared": np.array([compares * 1.0]),
+        "compared": np.array([compares], np.int64),
     }

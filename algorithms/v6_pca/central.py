@@ -81,9 +81,7 @@ def central(
                 eigen = pca.subspace(nodes.ask, moments, s, k, tolerance, min(iterations, rounds - 1))
     fitted = pca.Components.of(moments, s, eigen)
     sent = {**codec.two_parts("mean", fitted.mean), "scale": fitted.scale, "components": fitted.components}
-    kept = federation.ask(
-        "transform", federation.organizations, returns={}, values=["kept"], counts=["kept"], **sent
-    )  # lines 18 to 20
+    kept = federation.ask("transform", federation.organizations, values=["kept"], **sent)  # lines 18 to 20
     federation.record(nodes.answers + kept.parts())
     return finished(federation, fitted, solver, scale, change=eigen.change)
 
@@ -97,8 +95,7 @@ def with_noise(federation: Federation, plan: Plan, components: int | None, scale
     if d > pca.EXACT:
         raise SafeError(f"{d} columns are too many for PCA with clip; expected at most {pca.EXACT:,}")
     for _ in federation.rounds(1):
-        shapes, means = {"moments": (d + d * (d + 1) // 2,)}, {"moments": ["count"]}
-        answers = federation.ask("noisy_moments", federation.organizations, returns=shapes, means=means)
+        answers = federation.ask("noisy_moments", federation.organizations, d=d)
         moments, A = pca.of_clipped_moments(federation.noisy_sum(answers, "moments"), d, answers.n, plan.clip)
         deviation = plan.statistics_noise * federation.noises(answers) ** 0.5
         federation.record(answers)

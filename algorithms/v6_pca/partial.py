@@ -1,17 +1,25 @@
 """The client of federated principal component analysis; what it sums is in ``v6_federated.data.pca``."""
 
-from v6_federated import Node, Result, SafeError, Vector, partial, pca
+from v6_federated import Asked, Count, Node, Result, SafeError, Truth, Vector, partial, pca
 
 
-@partial(weights="one")
-def noisy_moments(node: Node) -> Result:
+def sums_of_columns(asked: Asked) -> int:
+    """How many sums of d columns and of their products there are."""
+    d: int = asked.settings["d"]
+    return d + d * (d + 1) // 2
+
+
+@partial(sums={"moments": Count(sums_of_columns)})
+def noisy_moments(node: Node, *, d: int) -> Result:
     """With noise, in place of lines 1 to 16: the sums of clipped rows and of their products, d + d (d + 1) / 2."""
-    d, C = node.width, node.clip
+    C = node.clip
+    if d != node.width:
+        raise SafeError(f"the task asks for the moments of {d} columns; expected d={node.width}")
     size, reach = d + d * (d + 1) // 2, pca.moments_sensitivity()
     return {"moments": node.noisy_sum(lambda rows: pca.clipped_moments(rows.X, C), size, reach)}
 
 
-@partial
+@partial(sums={"kept": Truth()})
 def transform(node: Node, mean: Vector, scale: Vector, components: Vector, mean_rest: Vector = None) -> Result:
     """Project the node's rows on the components (k, d). Garst 2021, Algorithm 3, lines 19 and 20.
 

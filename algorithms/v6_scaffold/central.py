@@ -42,13 +42,10 @@ def central(
             c=s.c,
             known=s.known,
             local=local,
-            returns=["dy"],
             numbers=["travelled"],
             values=["drift", "state_lost"],
             validate=_validate,
             measures={"dy / travelled": _mean_gradient},
-            means={"dy": ["equal", "equal/travelled"]},
-            counts=["state_lost"],
         )
         x = s.x
         s.x = x + np.float32(global_lr) * answers.mean("dy")  # every node counts the same, as in the paper

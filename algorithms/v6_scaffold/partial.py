@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Node, PlainSGD, Result, Role, Vector, partial
+from v6_federated import Loss, Mean, Node, PlainSGD, Result, Role, Truth, Vector, partial
 
 Known = Annotated[
     dict[str, int],
@@ -14,7 +14,13 @@ Known = Annotated[
 ]
 
 
-@partial(weights={"dy": ("equal", "equal/travelled")})
+@partial(
+    sums={
+        "dy": (Mean(weight="equal"), Mean(weight="equal", per="travelled")),
+        "train_loss": Loss(),
+        "state_lost": Truth(),
+    }
+)
 def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local: PlainSGD) -> Result:
     """Local steps from x (d,), each corrected by c - c_k (d,). Karimireddy et al. 2020, Algorithm 1, lines 6 to 14.
 
@@ -35,10 +41,10 @@ def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local
         taken += 1
 
     loss = node.train(y, local, step)
+    dy = node.change(y, x)  # y - x
     # option II; with a rate of zero the mean gradient cannot be read off the steps, and c_k stays
-    c_k_new = c_k - c + (x - y) / travelled if travelled else c_k
+    c_k_new = c_k - c - dy / travelled if travelled else c_k
     node.state.save({"c_k": c_k_new})
-    dy = y - x
     answer = {"dy": dy, "travelled": travelled, "train_loss": loss, "drift": float(np.sqrt(float((dy * dy).sum())))}
     if kept is None and last is not None:
         answer["state_lost"] = True

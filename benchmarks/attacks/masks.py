@@ -13,7 +13,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
 from v6_federated.privacy.secagg import keys, study
 from v6_federated.privacy.secagg.study import Hospital
-from v6_federated.privacy.sums import Sums, decoded, ladder
+from v6_federated.privacy.summands import FIRST
+from v6_federated.privacy.sums import decoded
 from v6_workbench.simulation.call_outcomes import CallOutcome
 
 METHOD = "v6_fedavg"
@@ -49,7 +50,12 @@ def curious(researcher: Researcher) -> Outcome:
     if "arrays" in answer:
         claim = codec.decode(answer["arrays"])["weights"]
     else:
-        sums = Sums.from_json(kwargs["sums"])
+        asked, function = {**kwargs["sums"]}, "client_update" if "local" in kwargs else "noisy_gradient"
+        agreed = Agreed("", "masked", [TARGET], rows=asked["rows"])
+        sent = codec.decode(kwargs["arrays"])
+        [e] = [e for _, e in asked["units"]] or [FIRST]
+        more = {name: kwargs[name] for name in ("local", "bands") if name in kwargs}
+        sums = transport.question(METHOD, function, agreed, kwargs["job"], more, sent, asked["seq"], e)
         words = {bits: codec.decode_words(answer[f"y{bits}"], f"uint{bits}", sums.words(bits)) for bits in (32, 64)}
         named = ("share weights", "one gradient")
         claim = next(v for k, v in decoded(sums, words, bytes(32))[2].items() if k.startswith(named))
@@ -157,9 +163,8 @@ def swapped_keys(researcher: Researcher) -> Outcome:
 def moments(researcher: Researcher, agreed: Agreed, to: list[int], centre: float = 0.0, seq: int | None = None) -> Any:
     """Ask for sums of the columns about some number."""
     center = np.full(len(researcher.features), centre)
-    parts = ladder("first", center.shape)
     request: dict[str, Any] = {"arrays": {"center": center}, "statistic": "moments"}
-    return researcher.sums(METHOD, "fit_step", agreed, parts, to=to, seq=seq, **request)
+    return researcher.sums(METHOD, "fit_step", agreed, to=to, seq=seq, **request)
 
 
 def two_studies(researcher: Researcher) -> Outcome:

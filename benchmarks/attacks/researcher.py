@@ -24,9 +24,10 @@ from benchmarks.attacks.transport import Agreed, Failed, NotASum, Refused
 from v6_federated.messages import codec
 from v6_federated.privacy.dp import accountant, bounded, units
 from v6_federated.privacy.dp.plan import Plan
+from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.sums import Part, Sums
-from v6_glm import noisy
+from v6_federated.privacy.summands import FIRST, OF_MEANS
+from v6_federated.privacy.sums import Sums
 from v6_workbench.simulation import datasets, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -41,6 +42,8 @@ TOLERANCE = 0.01  # standard deviations by which any value of a recovered row ma
 OF_A_VALUE = 0.001  # the same of a single value, of which many lie close to each other
 ASIDE = np.array([*range(-10, 0), *range(1, 11)]) * 5 * OF_A_VALUE  # where claims are moved to see what chance finds
 BY_CHANCE = 0.001  # how probable it may be that chance finds as many
+
+PRODUCTS = (64, 16)  # e in which sums of products are asked for: up to 2^71, and to 2^-40
 
 Tables = dict[int, pd.DataFrame]
 
@@ -316,7 +319,6 @@ class Researcher:
         package: str,
         function: str,
         agreed: Agreed,
-        parts: Sequence[Part],
         *,
         job: Mapping[str, Any] | None = None,
         round_: int = 1,
@@ -324,6 +326,7 @@ class Researcher:
         seq: int | None = None,
         tags: Mapping[str, Any] | None = None,
         to: Sequence[int] | None = None,
+        e: int = FIRST,
         **settings: Any,
     ) -> tuple[Sums, dict[int, Any]]:
         """Ask the members of a job for a sum.
@@ -332,13 +335,13 @@ class Researcher:
             package: the method's import package.
             function: the partial function.
             agreed: the job.
-            parts: the parts of the sum.
             job: the job as it is sent; None: an ordinary one.
             round_: the round.
             arrays: arrays that are sent.
             seq: number of the request; None: the next one.
             tags: confirmations of keys; None: those that nodes have sent.
             to: which members; None: all.
+            e: of the unit of means.
             **settings: arguments of the function.
 
         Returns:
@@ -346,9 +349,9 @@ class Researcher:
         """
         if seq is None:
             seq = agreed.seq = agreed.seq + 1
-        sums = Sums(seq, TARGET, agreed.rows, (Part("n", "one", 64), *parts), agreed.tags if tags is None else tags)
         whole = {**(job or self.job(package))}
         whole |= {"key": agreed.key, "aggregation": agreed.mode, "participants": agreed.participants}
+        sums = transport.question(package, function, agreed, whole, settings, arrays or {}, seq, e, tags)
         kwargs: dict[str, Any] = {"job": whole, "round": round_, "sums": sums.to_json(), **settings}
         if arrays:
             kwargs["arrays"] = codec.encode(arrays, "float64")
@@ -371,20 +374,32 @@ class Researcher:
             return self._noisy_sum(package, function, job, round_, arrays, settings, key)
         if settings.get("statistic") == "moments":
             return self._moments(package, job, settings)
-        parts = transport.parts_of(function, settings, arrays, job)
         agreed = self.agreed(package, key, job)
-        if function in transport.MODEL and agreed.rows is None:
-            asked, counted = self.sums(package, "count_rows", agreed, (), job=job, to=self.block)
-            _, self.failed, found = agreed.opened(asked, counted)
-            self._check_failed()
-            agreed.rows = int(found["one n"])
+        self._learn_rows(package, function, agreed, job)
         seq = 2 if key else None  # the same job, the same request
-        sums, answers = self.sums(
-            package, function, agreed, parts, job=job, round_=round_, arrays=arrays, to=self.block, seq=seq, **settings
-        )
-        nodes, self.failed, found = agreed.opened(sums, answers)
-        assert nodes == len(self.block), "masks are left"
-        self._check_failed()
+        if function == "evaluate" and not job["data"].get("regression"):
+            settings = {**settings, "bands": Policy.of_node({}).score_bands}
+        products = settings.get("statistic") in ("covariance", "product")
+        by_unit = dict[int, dict[str, np.ndarray]]()
+        for e in PRODUCTS if products else OF_MEANS[64]:
+            asked: dict[str, Any] = {
+                "job": job,
+                "round_": round_,
+                "arrays": arrays,
+                "to": self.block,
+                "seq": seq,
+                "e": e,
+            }
+            sums, answers = self.sums(package, function, agreed, **asked, **settings)
+            nodes, self.failed, found = agreed.opened(sums, answers)
+            assert nodes == len(self.block), "masks are left"
+            self._check_failed()
+            by_unit[e] = found
+            if not products and not agreed.wrapped:
+                break
+            seq = seq and seq + 1
+        if products:
+            found |= {f"one {name}": transport.climbed(by_unit, name) for name in [settings["statistic"]]}
         return Answer(*transport.answer_of(function, settings, arrays, found))
 
     def _noisy_sum(
@@ -398,26 +413,17 @@ class Researcher:
         key: str | None,
     ) -> Answer:
         """The same under a budget: one step of a client is asked for as a noisy sum, with least noise."""
-        local, parts, size = settings.get("local", {}), list[Part](), transport.NOTHING
-        one_step = function == "client_update"
-        if function == "noisy_newton":
-            parts = [Part("sums", "one", 64, (noisy.size(len(arrays["coefficients"]), first=False),))]
-        elif function == "noisy_leaf_sums":
-            parts = [transport.sums_of_leaves(arrays["structure"])]
+        local, one_step = settings.get("local", {}), function == "client_update"
         if one_step:
-            function, settings, size = "noisy_gradient", {}, arrays["weights"].shape
-            parts = [Part("gradient", "one", 64, size)]
+            function, settings = "noisy_gradient", {}
         elif function == "evaluate":
-            settings = {**settings, "evaluate": "held_out"}
-            parts = transport.noisy_evaluation(job)
-        elif function in transport.MODEL and "weights" in arrays:
-            parts = transport.scales(transport.MODEL[function], "equal", arrays["weights"].shape)
+            settings = {**settings, "evaluate": "held_out", "bands": Policy.of("private").score_bands}
         agreed = self.agreed(package, key, job)
+        self._learn_rows(package, function, agreed, job)
         sums, answers = self.sums(
             package,
             function,
             agreed,
-            parts,
             job=job,
             round_=round_,
             arrays=arrays,
@@ -431,18 +437,25 @@ class Researcher:
             self.failed, self.spent = 0, True
             self.refusal = f"organization {TARGET}: {NOISE_ALONE}"
             raise Refused(self.refusal)
-        n = int(found[Part("n", "one", 64).key])
+        n = int(found["one n"])
         if function in ("noisy_newton", "noisy_leaf_sums"):
-            return Answer({"sums": found[parts[0].key] / bounded.ROW}, {"n": n})
+            return Answer({"sums": found["one sums"] / bounded.ROW}, {"n": n})
         if one_step:
             assert self.plan is not None
-            total = found[parts[0].key] * self.plan.clip / units.GRADIENT
+            total = found["one gradient"] * self.plan.clip / units.GRADIENT
             rate = float(local.get("lr", 0.1))
             return Answer({"weights": arrays["weights"] - rate * total / n, "total": total}, {"n": n})
         if function == "evaluate":
-            return Answer({}, {"n": n, "evaluation": transport.read_noisy(found, parts)})
-        change = transport.read(found, transport.MODEL[function], "equal")
-        return Answer({"weights": arrays["weights"] + change}, {"n": n})
+            return Answer({}, {"n": n, "evaluation": transport.read_noisy(found)})
+        return Answer(*transport.answer_of(function, settings, arrays, found))
+
+    def _learn_rows(self, package: str, function: str, agreed: Agreed, job: Mapping[str, Any]) -> None:
+        """Learn the rows of a block, which weight its means."""
+        if function in transport.MODEL and agreed.rows is None:
+            asked, counted = self.sums(package, "count_rows", agreed, job=job, to=self.block)
+            _, self.failed, found = agreed.opened(asked, counted)
+            self._check_failed()
+            agreed.rows = int(found["one n"])
 
     def _check_failed(self) -> None:
         if self.failed:
@@ -459,10 +472,7 @@ class Researcher:
         agreed, n = self.agreed(package, None, job), 0
         for _ in range(2):
             arrays = {"center": mean}
-            parts = transport.parts_of("fit_step", settings, arrays, job)
-            sums, answers = self.sums(
-                package, "fit_step", agreed, parts, job=job, arrays=arrays, to=self.block, **settings
-            )
+            sums, answers = self.sums(package, "fit_step", agreed, job=job, arrays=arrays, to=self.block, **settings)
             _, self.failed, opened = agreed.opened(sums, answers)
             self._check_failed()
             found, values = transport.answer_of("fit_step", settings, arrays, opened)

@@ -6,6 +6,7 @@ target agrees with its own block and nobody else. The researcher gets the sum ov
 form that one hospital with all rows of the block would answer in.
 """
 
+import importlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,23 +18,21 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.base.version import __version__
-from v6_federated.data.aggregates import EDGES
 from v6_federated.messages import codec
-from v6_federated.models import metrics
+from v6_federated.messages.job import Job
+from v6_federated.models import metrics, questions
+from v6_federated.models.questions import Asked
 from v6_federated.privacy.dp import units
-from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Part, Sums, decoded, ladder
-from v6_gbdt.trees import FEATURE, LEAF
+from v6_federated.privacy.sums import Sums, decoded
 
 if TYPE_CHECKING:
     from benchmarks.attacks.researcher import Researcher
 
 INVENTED = (900, 901)  # organizations that do not exist
-RUNGS = (-10, 30, 70)  # of sums whose size nobody knows: up to 2^77, and from 2^-66 on
+TARGET = 1  # the number of the block
 A_JOB = 200  # requests; then the researcher begins another job
-NOTHING: tuple[int, ...] = ()
 OF_TIMES = {
     "newton_on_grid": ("risk",),
     "leaving": ("events", "censored"),
@@ -82,6 +81,7 @@ class Agreed:
         pairs: keys that the researcher knows: by member, and by the participant that shares it.
         seq: number of the last request.
         rows: how many rows the members have, once a sum has told.
+        wrapped: whether numbers of the last sum were too large for their unit.
     """
 
     key: str
@@ -94,6 +94,7 @@ class Agreed:
     pairs: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     seq: int = 0
     rows: int | None = None
+    wrapped: bool = False
 
     @property
     def participants(self) -> list[int]:
@@ -130,7 +131,8 @@ class Agreed:
                     else:
                         total += m
             words[bits] = total
-        nodes, failed, found, _ = decoded(sums, words, T)
+        nodes, failed, found, wrapped = decoded(sums, words, T)
+        self.wrapped = bool(wrapped)
         return nodes, failed, found
 
 
@@ -217,69 +219,60 @@ def _digest(agreed: Agreed) -> bytes:
 # ---- the answer of one hospital with all rows of the block
 
 
-def scales(name: str, weight: str, shape: tuple[int, ...]) -> list[Part]:
-    """Ask for sums whose size nobody knows."""
-    return [Part(name, weight, 64, shape, e) for e in RUNGS]
+def question(
+    package: str,
+    function: str,
+    agreed: Agreed,
+    job: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    seq: int,
+    e: int,
+    tags: Mapping[str, Any] | None = None,
+) -> Sums:
+    """The sum that the function declares: nodes add up nothing else.
 
+    Args:
+        package: the method's import package.
+        function: the partial function.
+        agreed: the job that nodes have agreed on.
+        job: the job as it is sent.
+        arguments: of the function.
+        arrays: that are sent.
+        seq: number of the request.
+        e: of the unit of sums whose unit a request chooses.
+        tags: confirmations of keys; None: those that nodes have sent.
 
-def read(found: Mapping[str, np.ndarray], name: str, weight: str) -> np.ndarray:
-    """Read sums, each at the finest scale at which it has not wrapped; the next coarser one tells."""
-    value: np.ndarray = found[Part(name, weight, 64, (), RUNGS[-1]).key]
-    for e in reversed(RUNGS[:-1]):
-        value = np.where(np.abs(value) < 2.0 ** (e + 6), found[Part(name, weight, 64, (), e).key], value)
-    return value
-
-
-def parts_of(
-    function: str, arguments: Mapping[str, Any], arrays: Mapping[str, np.ndarray], job: Mapping[str, Any]
-) -> list[Part]:
-    """Which sums bring what one hospital with all rows would answer.
+    Returns:
+        The request.
 
     Raises:
-        NotASum: there are none.
+        NotASum: the function declares none.
     """
-    statistic = arguments.get("statistic")
-    if (name := MODEL.get(function)) is not None:
-        return scales(name, "share", arrays["weights"].shape)
-    if statistic == "moments":
-        d = arrays["center"].shape
-        return [Part("count", "one", 64, d), *ladder("first", d), *ladder("second", d)]
-    if statistic == "covariance":
-        d = len(arrays["mean"])
-        return ladder("covariance", (d * (d + 1) // 2,))
-    if statistic == "below":
-        return [Part("below", "one", 64, (len(arguments["columns"]), EDGES))]
-    if function == "leaf_sums":
-        return [sums_of_leaves(arrays["structure"])]
-    if function == "newton":
-        p = len(arrays["weights"]) - (job["model"]["name"] == "cox")  # which has no intercept
-        return [*ladder("gradient", (p,)), *ladder("hessian", (p * (p + 1) // 2,))]
-    if function == "newton_on_grid":
-        d, B = len(arrays["weights"]) - 1, arguments["bins"]["shapes"]["hazard"][0]
-        return ladder("risk", (B * (d + 1),))
-    if function == "leaving":
-        groups = max(len(job["data"].get("levels", ())), 1)
-        shape = (groups * (len(arguments["ends"]) + 1),)
-        return [part for name in OF_TIMES[function] for part in ladder(name, shape)]
-    if function == "evaluate":
-        if job["data"].get("regression"):
-            scaled = ("evaluation.loss", "evaluation.first", "evaluation.second")
-            return [Part("evaluation.n", "one", 64), *(part for name in scaled for part in ladder(name))]
-        classes = job["model"]["classes"]
-        problems = 1 if classes == 2 else classes
-        return [
-            Part("evaluation.n", "one", 64),
-            Part("evaluation.loss", "one", 64, (), 30),
-            Part("evaluation.confusion", "one", 64, (classes, classes)),
-            Part("evaluation.bands", "one", 64, (problems, 2, Policy.of_node({}).score_bands)),
-            Part("evaluation.steps", "one", 64),
-        ]
-    raise NotASum("the number is not added up")
+    declaration = getattr(importlib.import_module(package), function).sums
+    if declaration is None:
+        raise NotASum("the number is not added up")
+    settings = {name: value for name, value in arguments.items() if name not in ("evaluate", "bands")}
+    evaluates = bool(arguments.get("evaluate"))
+    asked = Asked(Job.from_json(job), settings, arrays, evaluates, arguments.get("bands", 0))
+    layout = questions.layout(declaration, asked)
+    units = [(64, e) for _ in layout.chosen]
+    said = agreed.tags if tags is None else tags
+    return Sums.of(layout, seq, TARGET, agreed.rows, units, said)
 
 
-def sums_of_leaves(structure: np.ndarray) -> Part:
-    """The sums of derivatives of trees (m, 3), two for each leaf."""
-    return Part("sums", "one", 64, (2 * int(np.count_nonzero(structure[:, FEATURE] == LEAF)),))
+def climbed(found: Mapping[int, Mapping[str, np.ndarray]], name: str) -> np.ndarray:
+    """Read sums that were asked for in several units, one after the other: coarse ones tell how often fine ones wrap.
+
+    Args:
+        found: sums by e.
+        name: of the value.
+    """
+    value: Any = None
+    for e in sorted(found, reverse=True):
+        now, wraps_at = found[e][f"one {name} 2^{e}"], 2.0 ** (e + 8)
+        value = now if value is None else now + np.rint((value - now) / wraps_at) * wraps_at
+    return np.asarray(value)
 
 
 def answer_of(
@@ -289,10 +282,10 @@ def answer_of(
     found: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Turn sums into the arrays and values that one hospital with all rows would answer."""
-    n = int(found[Part("n", "one", 64).key])
+    n = int(found["one n"])
     statistic = arguments.get("statistic")
     if (name := MODEL.get(function)) is not None:
-        change = read(found, name, "share")
+        change = next(value for key, value in found.items() if key.startswith(f"share {name} "))
         return {name: change + arrays[name] if name in arrays else change}, {"n": n}
     if function == "leaf_sums":
         return {"sums": found["one sums"]}, {"n": n}
@@ -305,7 +298,9 @@ def answer_of(
     if function in OF_TIMES:
         return {name: found[f"one {name}"] for name in OF_TIMES[function]}, {"n": n}
     if statistic == "below":
-        return {"below": found[Part("below", "one", 64).key]}, {"n": n}
+        return {"below": found["one below"]}, {"n": n}
+    if function != "evaluate":
+        raise NotASum("the number is not added up")
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}
     return {}, {"n": n, "evaluation": _evaluation({k.removeprefix("evaluation."): v for k, v in sums.items()})}
 
@@ -320,17 +315,7 @@ def _evaluation(sums: Mapping[str, np.ndarray]) -> dict[str, Any]:
 # ---- under a budget
 
 
-def noisy_evaluation(job: Mapping[str, Any]) -> list[Part]:
-    """The noisy counts of an evaluation."""
-    classes = len(job["data"]["classes"] or (0, 1))
-    problems, bands = 1 if classes == 2 else classes, Policy.of("private").score_bands
-    return [
-        Part("evaluation.confusion", "one", 64, (classes, classes)),
-        Part("evaluation.bands", "one", 64, (problems, 2, bands)),
-    ]
-
-
-def read_noisy(found: Mapping[str, np.ndarray], parts: Sequence[Part]) -> dict[str, Any]:
-    """The noisy counts in rows."""
-    confusion, bands = (np.asarray(found[part.key]) / units.COUNT for part in parts)
+def read_noisy(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The noisy counts of an evaluation in rows."""
+    confusion, bands = (np.asarray(found[f"one evaluation.{name}"]) / units.COUNT for name in ("confusion", "bands"))
     return {"confusion": confusion.tolist(), "bands": bands.tolist()}

@@ -183,7 +183,7 @@ DEFECTS = [
     ),
     Defect(
         "the_sum_under_masks_equals_the_sum_without",
-        "expected means={'weights': ['equal']} in the request",
+        "expected sums={'weights': Mean(weight='equal')} at its @partial",
         [('weighted_mean("weights")', 'mean("weights")')],
     ),
     Defect(

@@ -109,6 +109,10 @@ def test_descending_in_blocks_is_a_step_for_each_minibatch(spec, sizes):
     assert total == pytest.approx(loss, rel=1e-6)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert np.abs(found - w).max() > 0.01
+    start, u, again, left = w.copy(), np.zeros_like(w), w.copy(), iter(rates)
+    model.descend(again, X, y, batches, lambda: next(left), (start, u))  # the change apart from what it started from
+    np.testing.assert_allclose(u, expected - w, atol=1e-6)
+    assert (again == start + u).all() and (start == w).all()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Masked sums in a study, on a real network of four careful hospitals in an encrypted collaboration: the bits of mock
 nodes, lies of a central, which no node believes, and what happens if something stops in the middle of a round."""
 
-import itertools
 import json
 import sqlite3
 import time
@@ -22,7 +21,8 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.secagg import answered, keys
-from v6_federated.privacy.sums import Part, Sums
+from v6_federated.privacy.summands import Count, Layout
+from v6_federated.privacy.sums import Sums
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, local, server
 
@@ -40,7 +40,6 @@ DECLARED = {
     "bounds",
 }  # what describe answers in a study with a schema
 SLOW = ["--rounds", "4", "--set", "epochs=20000"]  # a container trains for a second or two
-ROWS = ("n", "one", 64), ("train_loss", "rows", 64, (), 30), ("has train_loss", "one", 64)
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +236,7 @@ def sums(liar, roster):
     """The first sum that central may ask for, after honest agreement."""
     confirmed = liar.ask("confirm", NODES, roster=[*roster.values()])
     tags = {roster[k]["S"]: answer["tags"] for k, answer in confirmed.items()}
-    return Sums(1, 1, None, tuple(itertools.starmap(Part, ROWS)), tags).to_json()
+    return Sums.of(Layout(tuple(Count().items("n", None))), 1, 1, None, tags=tags).to_json()
 
 
 def test_a_roster_of_invented_hospitals_is_refused(liar, roster):
@@ -258,7 +257,7 @@ def test_a_request_under_a_number_that_was_used_is_refused(liar, sums, hospitals
     assert {*first} == {"organization_id", "round", "T", "y32", "y64"}
     again = liar.ask("count_rows", [2], sums=sums)[2]
     assert again == first
-    line = liar.refused("count_rows", 2, sums={**sums, "parts": sums["parts"][:1]})
+    line = liar.refused("count_rows", 2, sums={**sums, "block": 2})
     print(line)
     assert "this is request 1 of the job, and this node has begun request 1 with other contents" in line
     assert "the numbers of a job's requests must rise" in line

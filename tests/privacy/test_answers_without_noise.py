@@ -4,6 +4,7 @@ Each test is an attack that once worked.
 """
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,8 @@ import pytest
 from benchmarks.attacks.isolation import standardize
 from benchmarks.attacks.researcher import Refused, Researcher, hospitals
 
+import v6_fedavg
+from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Rows, Source
@@ -19,7 +22,8 @@ from v6_federated.models import build, metrics
 from v6_federated.node import noising
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.sums import Part
+from v6_federated.privacy.summands import Count, Layout, Mean, Sum, each, of_the_model
+from v6_federated.privacy.sums import Sums, encoded
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -107,8 +111,8 @@ def test_columns_that_no_noise_covers_are_refused_whatever_is_in_them(odd):
                 if name != "subgroup"
                 else "subgroup=grade is no column of words in the schema",
             ):
-                found.ask("v6_pca", "noisy_moments", job=job, data={**ABOUT, name: "grade"})
-        found.ask("v6_pca", "noisy_moments", job=job, data=ABOUT)
+                found.ask("v6_pca", "noisy_moments", job=job, data={**ABOUT, name: "grade"}, d=1)
+        found.ask("v6_pca", "noisy_moments", job=job, data=ABOUT, d=1)
 
 
 @pytest.mark.parametrize("odd", [{}, {"visits": 37}])
@@ -133,7 +137,7 @@ def test_a_job_with_noise_names_the_classes():
     with Researcher(hospitals(rows=160), "private 8") as found:
         found.reserve(statistics=1)
         with pytest.raises(Refused, match="the job names no classes"):
-            found.ask("v6_pca", "noisy_moments", data={"classes": None})
+            found.ask("v6_pca", "noisy_moments", data={"classes": None}, d=len(found.features))
 
 
 def test_numbers_that_are_too_large_to_predict_follow_from_the_schema():
@@ -146,27 +150,34 @@ def test_numbers_that_are_too_large_to_predict_follow_from_the_schema():
 
 
 @pytest.mark.parametrize(
-    "part",
+    "summand",
     [
-        Part("gradient", "share", 64, (31,), 60),  # with the exact sum, it tells one hospital's part
-        Part("gradient", "equal", 64, (31,), 60),
-        Part("gradient", "equal/n", 64, (31,), 60),
-        Part("gradient", "one", 64, (31,), 80),  # each node rounds by itself
+        Mean(),  # with the exact sum, it tells one hospital's part
+        Mean(weight="equal"),
+        Sum(of_the_model),  # each node rounds by itself
+        (Count(of_the_model), Mean()),
     ],
+    ids=str,
 )
-def test_shared_noise_is_only_in_an_exact_sum(researcher, part):
+def test_shared_noise_is_only_in_an_exact_sum(researcher, summand, monkeypatch):
+    """No request can ask for another sum, and no function that declares one gets it."""
     agreed = researcher.agreed("v6_fedavg")
     agreed.rows = 320
     job = researcher.job("v6_fedavg", model={"name": "svm", "features": 30, "classes": 2})
     request = {"job": job, "arrays": {"weights": np.zeros(31)}}
-    parts = [Part("gradient", "one", 64, (31,))]
-    assert agreed.opened(*researcher.sums("v6_fedavg", "noisy_gradient", agreed, parts, **request))[:2] == (4, 0)
-    if part.weight != "one":
-        with pytest.raises(Refused, match=f"of gradient with the weight {part.weight}; expected one"):
-            researcher.sums("v6_fedavg", "noisy_gradient", agreed, [*parts, part], **request)
-        return
-    asked = researcher.sums("v6_fedavg", "noisy_gradient", agreed, [*parts, part], **request)
-    assert agreed.opened(*asked)[:2] == (4, 4)  # all nodes have added noise alone
+    assert agreed.opened(*researcher.sums("v6_fedavg", "noisy_gradient", agreed, **request))[:2] == (4, 0)
+    with monkeypatch.context() as patch, pytest.raises(Refused, match="another sum than this node's code declares"):
+        patch.setattr(v6_fedavg.noisy_gradient, "sums", {"gradient": summand})  # as central's code says
+        researcher.sums("v6_fedavg", "noisy_gradient", agreed, **request)
+    given = {"gradient": np.arange(31), "n": 80}
+    asked = Sums.of(Layout(tuple(_items(summand))), 1, 1, 320, [(64, 10)] * (not isinstance(summand, Sum)))
+    with pytest.raises(SafeError, match="Count is for whole numbers, and only it"):
+        encoded(asked, given, 80, 4, bytes(32), bytes(32))
+
+
+def _items(summand):
+    asked = SimpleNamespace(size=31)
+    return [item for _, each_of in each({"gradient": summand}) for item in each_of.items("gradient", asked)]
 
 
 def test_a_row_whose_score_is_not_finite_does_not_change_how_others_are_counted():

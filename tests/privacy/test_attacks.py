@@ -13,8 +13,9 @@ from benchmarks.attacks import masks
 from benchmarks.attacks.people import allowed
 from benchmarks.attacks.researcher import Refused, Researcher, hospitals, matched
 
+import v6_fedavg
 from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.sums import Part
+from v6_federated.privacy.summands import Mean, Sum
 from v6_workbench.simulation import studies
 
 ROOT = Path(__file__).parents[2]
@@ -111,15 +112,14 @@ def test_the_same_request_gets_the_same_bytes(column):
         assert first == second
 
 
-def test_a_statistic_has_one_weight():
+def test_a_statistic_has_one_weight(monkeypatch):
     """Sums v_1 + v_2 + v_3 + v_4 and n_1 v_1 + ... + n_4 v_4 with n_2 = n_3 = n_4 told v_1 to the last digit."""
     with Researcher(hospitals(rows=320), "pinned", True) as researcher:
         agreed = masks.together(researcher)
         agreed.rows, width = 320, len(researcher.features)
-        parts = [Part("first", "one", 64, (width,), 20), Part("first", "share", 64, (width,), 20)]
-        request = {"arrays": {"center": np.zeros(width)}, "statistic": "moments"}
-        with pytest.raises(Refused, match="of first with the weight share; expected one"):
-            researcher.sums(masks.METHOD, "fit_step", agreed, parts, **request)
+        monkeypatch.setattr(v6_fedavg.fit_step, "sums", {"first": (Sum(width), Mean(width))})
+        with pytest.raises(Refused, match="another sum than this node's code declares"):
+            masks.moments(researcher, agreed, agreed.members)
 
 
 def test_a_part_of_a_block_does_not_open():

@@ -38,7 +38,7 @@ CALLS = {
         (),
         {"transform": codec.encode({"T": np.eye(3)}, "float64"), "of_budget": 1},
     ),
-    "pca": (v6_pca.noisy_moments, None, (), {}),
+    "pca": (v6_pca.noisy_moments, None, (), {"d": 2}),
     "fedavg": (v6_fedavg.noisy_gradient, {"name": "logreg"}, (ZEROS,), {}),
 }
 

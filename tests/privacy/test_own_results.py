@@ -16,7 +16,6 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.models import details
 from v6_federated.node import own_results
-from v6_federated.privacy.sums import Part
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 
@@ -91,15 +90,10 @@ def test_a_node_whose_details_are_about_other_rows_is_named():
     assert "organization 2: sent details of other rows" in result["stopped"]
 
 
-def test_a_part_of_the_details_is_asked_for_as_a_plain_sum_only():
-    """A share or a mean of it would be a second equation about the same rows."""
-    for weight in ("share", "equal", "rows"):
-        with pytest.raises(Exception, match="with the weight|malformed part"):
-            from v6_federated.privacy.sums import Sums
-
-            part = Part("predicted", weight, 64, (details.BINS,), 28)
-            sums = Sums.from_json({"seq": 1, "block": 1, "rows": 10, "parts": [part.to_json()], "tags": {}})
-            sums.check_weights("one")
+def test_details_are_plain_sums_only():
+    """A share or a mean of them would be a second equation about the same rows."""
+    for summand in details.summands(True, 2, 2).values():
+        assert [item.weight for item in summand.items("x", None)] == ["one"]
 
 
 def test_rounded_sums_of_bins_tell_no_row():

@@ -16,7 +16,6 @@ from v6_federated.messages import codec
 from v6_federated.node import masking
 from v6_federated.privacy.dp.ledger import Ledger
 from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.sums import Part
 
 CHEAP = Plan(clip=4.0, noise=1e6, steps=20)
 USED = replace(CHEAP, noise=0.1)
@@ -57,9 +56,8 @@ def used(researcher):
 
 
 def gradient(researcher, agreed, plan):
-    part = Part("gradient", "one", 64, W.shape)
     request = {"job": of(researcher, plan), "arrays": {"weights": W}, "to": researcher.block}
-    return agreed.opened(*researcher.sums("v6_fedavg", "noisy_gradient", agreed, [part], **request))[:2]
+    return agreed.opened(*researcher.sums("v6_fedavg", "noisy_gradient", agreed, **request))[:2]
 
 
 def test_a_request_brings_no_plan_of_its_own():
@@ -138,6 +136,6 @@ def test_without_a_budget_no_plan_takes_the_place_of_limits_on_rows(column):
     tables[TARGET] = tables[TARGET].iloc[:1]
     with Researcher(tables, column, plan=Plan(statistics=60, statistics_noise=0.1)) as researcher:
         job = researcher.job("v6_pca", aggregation=researcher.mode)
-        for function, settings in (("describe", {"raw": True}), ("noisy_moments", {})):
+        for function, settings in (("describe", {"raw": True}), ("noisy_moments", {"d": len(researcher.features)})):
             with pytest.raises(Refused, match=r"no privacy budget to count them against; leave out clip, or .*PROFILE"):
                 researcher.send("v6_pca", function, [TARGET], job=job, round=0, **settings)

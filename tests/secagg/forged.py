@@ -1,5 +1,6 @@
 """A central that sends what it likes: it calls the nodes of a mock network one by one."""
 
+import importlib
 import json
 import re
 import shutil
@@ -15,15 +16,18 @@ from helpers import JOB
 from masked_jobs import nodes
 
 from v6_federated.messages import codec
+from v6_federated.messages.job import Job
+from v6_federated.models import questions
+from v6_federated.models.questions import Asked
 from v6_federated.privacy import sums
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Part, Sums
+from v6_federated.privacy.sums import Sums
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 from v6_workbench.simulation.mock_node import MockNode
 from v6_workbench.simulation.row_store import RowStore
 
-UPDATE = (Part("n", "one", 64), Part("weights", "share", 32, (5,), 3))
+UNIT = (32, 3)  # width and e of means
 LOCAL = {"lr": 0.1}
 
 
@@ -38,6 +42,8 @@ class Central:
         entries: the hellos by organization.
         tags: the confirmations by sender and receiver.
         rows: how many rows all have.
+        asked: the last sum.
+        layout: what it is a sum of.
     """
 
     network: MockNetwork
@@ -46,6 +52,8 @@ class Central:
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
     rows: int = 0
+    asked: Any = None
+    layout: Any = None
 
     def __post_init__(self) -> None:
         members = [*self.network.nodes]
@@ -60,7 +68,7 @@ class Central:
         found = client.wait_for_results(task["id"])
         if function == "forget":  # it reads nothing, and is not logged
             return found[0]
-        line = self.audit(k)[-1]
+        line = self.audit(k, last=1)[0]
         assert line["function"] == function and line["round"] == round_
         if found:
             assert "refused" not in line
@@ -71,10 +79,10 @@ class Central:
         assert not betrays(log, self.network.nodes[k])
         return reason
 
-    def audit(self, k: int) -> list[dict[str, Any]]:
-        """A node's audit log."""
+    def audit(self, k: int, last: int = 0) -> list[dict[str, Any]]:
+        """A node's audit log, or its last lines."""
         file = Path(self.network.nodes[k].environment["HOSPITAL_DATABASE_URI"]) / "audit.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()]
+        return [json.loads(line) for line in file.read_text().splitlines()[-last:]]
 
     def hello(self, *members: int) -> None:
         """Greet nodes."""
@@ -97,42 +105,47 @@ class Central:
             assert not isinstance(said := self.confirm(k), str), said
         return self
 
-    def sums(self, seq: int, parts: Sequence[Part] = UPDATE, rows: int | None = None) -> Sums:
-        """The sum that a task asks for."""
-        return Sums(seq, 1, self.rows if rows is None else rows, tuple(parts), self.tags)
-
-    def update(
+    def sums(
         self,
-        k: int,
-        seq: int = 1,
+        seq: int,
+        function: str = "count_rows",
         *,
-        weights: Any = None,
-        parts: Sequence[Part] = UPDATE,
         rows: int | None = None,
+        unit: tuple[int, int] = UNIT,
         job: dict | None = None,
-        round_: int = 1,
-        **local: Any,
-    ) -> Any:
-        """Ask for a masked update."""
-        asked = self.sums(seq, parts, rows)
-        w = np.zeros(5) if weights is None else np.asarray(weights)
-        return self.call(
-            k,
-            "client_update",
-            round_=round_,
-            job=job,
-            sums=asked.to_json(),
-            local={**LOCAL, **local},
-            arrays=codec.encode({"weights": w}),
-        )
+        arrays: dict[str, Any] | None = None,
+        evaluate: str | None = None,
+        bands: int = 0,
+        **settings: Any,
+    ) -> Sums:
+        """The sum that a task asks for: what the function declares, means in one unit."""
+        declaration = getattr(importlib.import_module(f"v6_{self.job['method']}"), function).sums
+        sent = codec.decode(arrays) if arrays else {}
+        asked = Asked(Job.from_json({**self.job, **(job or {})}), settings, sent, bool(evaluate), bands)
+        self.layout = layout = questions.layout(declaration, asked)
+        units = [unit for _ in layout.chosen]
+        self.asked = Sums.of(layout, seq, 1, self.rows if rows is None else rows, units, self.tags)
+        return self.asked
 
-    def opened(self, answers: Sequence[dict[str, Any]], parts: Sequence[Part] = UPDATE) -> tuple[int, int, dict, list]:
+    def ask(self, k: int, function: str, seq: int, *, round_: int = 1, **arguments: Any) -> Any:
+        """A node's masked answer to what the function declares."""
+        sums = self.sums(seq, function, **arguments)
+        more = {name: value for name, value in arguments.items() if name not in ("rows", "unit")}
+        return self.call(k, function, round_=round_, sums=sums.to_json(), **more)
+
+    def update(self, k: int, seq: int = 1, *, weights: Any = None, **arguments: Any) -> Any:
+        """A node's masked update."""
+        sent = {name: arguments.pop(name) for name in ("rows", "unit", "job", "round_") if name in arguments}
+        arrays = codec.encode({"weights": np.zeros(5) if weights is None else np.asarray(weights, dtype=float)})
+        return self.ask(k, "client_update", seq, local={**LOCAL, **arguments}, arrays=arrays, **sent)
+
+    def opened(self, answers: Sequence[dict[str, Any]]) -> tuple[int, int, dict, list]:
         """The number of nodes, how many have failed, the sums, and the parts that have wrapped."""
-        asked, words = self.sums(1, parts), {}
+        words = {}
         for bits in (32, 64):
-            found = [codec.decode_words(a[f"y{bits}"], f"uint{bits}", asked.words(bits)) for a in answers]
+            found = [codec.decode_words(a[f"y{bits}"], f"uint{bits}", self.asked.words(bits)) for a in answers]
             words[bits] = np.sum(found, axis=0, dtype=f"uint{bits}")
-        return sums.decoded(asked, words, bytes.fromhex(answers[0]["T"]))
+        return sums.decoded(self.asked, words, bytes.fromhex(answers[0]["T"]))
 
 
 @contextmanager

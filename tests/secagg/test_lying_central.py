@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from forged import UPDATE, central, change_table, k_rows, keep, other_key, roll_back
+from forged import central, change_table, k_rows, keep, other_key, roll_back
 from helpers import four
 from masked_jobs import QUICK, nodes, run
 
@@ -23,7 +23,6 @@ from v6_federated.messages import codec
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import keys, study
 from v6_federated.privacy.secagg.answered import KEPT
-from v6_federated.privacy.sums import Part
 from v6_workbench.simulation import studies
 from v6_workbench.simulation.mock import TRUSTING
 
@@ -53,7 +52,7 @@ def test_an_honest_central_gets_sums(mode, tmp_path):
         answers = [lying.update(k) for k in lying.network.nodes]
         N, failed, found, wrapped = lying.opened(answers)
         assert (N, failed, found["one n"], wrapped) == (5, 0, lying.rows, [])
-        assert 0.01 < np.abs(found[UPDATE[1].key]).max() < 1
+        assert 0.01 < np.abs(found["share weights 2^3"]).max() < 1
         assert lying.opened(answers[1:])[0] not in (4, 5)  # four of them open nothing
 
 
@@ -227,8 +226,8 @@ def test_a_number_is_used_once_and_numbers_rise(mode, tmp_path):
             {"lr": 0.2},
             {"rows": lying.rows + 1},
             {"round_": 2},
-            {"parts": UPDATE[:1]},
-            {"parts": (UPDATE[0], Part("weights", "share", 32, (5,), 4))},
+            {"unit": (64, 10)},
+            {"unit": (32, 4)},
             {"job": {"rounds": 4}},
         ):
             assert "this is request 5 of the job, and this node has begun request 5" in lying.update(1, 5, **other)
@@ -237,9 +236,9 @@ def test_a_number_is_used_once_and_numbers_rise(mode, tmp_path):
         assert second["T"] != first["T"] and second["y32"] != first["y32"]
         assert lying.update(1, 5) == first
         for seq in (0, -1, 2**31, "7", None, 7.0):
-            asked = {**lying.sums(7).to_json(), "seq": seq}
-            arrays = codec.encode({"weights": np.zeros(5)})
-            refusal = lying.call(1, "client_update", sums=asked, local={"lr": 0.1}, arrays=arrays)
+            sent = {"local": {"lr": 0.1}, "arrays": codec.encode({"weights": np.zeros(5)})}
+            asked = {**lying.sums(7, "client_update", **sent).to_json(), "seq": seq}
+            refusal = lying.call(1, "client_update", sums=asked, **sent)
             assert "malformed sum" in refusal
 
 
@@ -262,7 +261,7 @@ def test_another_model_for_each_node_opens_nothing(mode, tmp_path):
         assert len({a["T"] for a in answers.values()}) == 2
         N, _, found, _ = lying.opened([*answers.values()])
         assert N != 5 and found["one n"] != lying.rows
-        asked = lying.sums(1)
+        asked = lying.asked
         taken = [
             Answer(
                 k,
@@ -418,16 +417,14 @@ def test_units_tell_nothing_of_one_node(tmp_path):
     """Numbers beyond a unit's range wrap. Nothing is refused, clamped or counted: each sum is the same one, modulo."""
     with central("pinned", tmp_path) as lying:
         lying.agree()
-        exact = (UPDATE[0], Part("weights", "share", 64, (5,), 3))
-        answers = [lying.update(k, 1, parts=exact) for k in lying.network.nodes]
-        truth = lying.opened(answers, exact)[2][exact[1].key]
+        answers = [lying.update(k, 1, unit=(64, 10)) for k in lying.network.nodes]
+        truth = lying.opened(answers)[2]["share weights 2^10"]
         for seq, e in enumerate(range(-40, 5, 4), start=2):
-            parts = (UPDATE[0], Part("weights", "share", 32, (5,), e))
-            answers = [lying.update(k, seq, parts=parts) for k in lying.network.nodes]
-            N, failed, found, wrapped = lying.opened(answers, parts)
+            answers = [lying.update(k, seq, unit=(32, e)) for k in lying.network.nodes]
+            N, failed, found, wrapped = lying.opened(answers)
             assert (N, failed) == (5, 0)
-            off = np.mod(found[parts[1].key] - truth + 2.0 ** (e + 1), 2.0 ** (e + 2)) - 2.0 ** (e + 1)
-            assert np.abs(off).max() <= 2.5 * 2.0 ** (e - 30) + 1e-15
+            off = np.mod(found[f"share weights 2^{e}"] - truth + 2.0 ** (e + 1), 2.0 ** (e + 2)) - 2.0 ** (e + 1)
+            assert np.abs(off).max() <= 2.5 * 2.0 ** (e - 30) + 5 * 2.0**-46
             assert bool(wrapped) == bool(np.abs(truth).max() > 2.0 ** (e + 1))
 
 
@@ -437,12 +434,11 @@ def test_the_rows_of_one_node_cannot_be_bisected(tmp_path):
         lying.agree()
         found = []
         for seq, rows in enumerate((1, 10, 20, 25, 30, 10**9), start=1):
-            parts = (UPDATE[0], Part("weights", "share", 64, (5,), 10))
-            answers = [lying.update(k, seq, rows=rows, parts=parts) for k in lying.network.nodes]
+            answers = [lying.update(k, seq, rows=rows, unit=(64, 10)) for k in lying.network.nodes]
             assert not any(isinstance(a, str) for a in answers)
-            _, failed, sums, wrapped = lying.opened(answers, parts)
+            _, failed, sums, wrapped = lying.opened(answers)
             assert not failed and not wrapped
-            found.append(rows * sums[parts[1].key])
+            found.append(rows * sums["share weights 2^10"])
         for other in found[:-1]:
             np.testing.assert_allclose(other, found[0], rtol=1e-9)
 
@@ -452,15 +448,11 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
     with central("pinned", tmp_path) as lying:
         lying.job["data"] = {**lying.job["data"], "holdout": 0.5}
         lying.agree()
-        parts = (UPDATE[0], Part("evaluation.n", "one", 64))
         for seq, weights in ((1, [3e38, -3e38, 3e38, 3e38, 0]), (2, [0, 0, 0, 0, 0])):
-            asked = lying.sums(seq, parts).to_json()
-            answers = []
-            for k in lying.network.nodes:
-                arrays = codec.encode({"weights": np.array(weights, dtype=float)})
-                answers.append(lying.call(k, "evaluate", sums=asked, evaluate="held_out", arrays=arrays))
+            sent = {"evaluate": "held_out", "arrays": codec.encode({"weights": np.array(weights, dtype=float)})}
+            answers = [lying.ask(k, "evaluate", seq, **sent) for k in lying.network.nodes]
             assert not any(isinstance(a, str) for a in answers)
-            N, failed, found, _ = lying.opened(answers, parts)
+            N, failed, found, _ = lying.opened(answers)
             assert N == 5 and failed >= 1
             assert not 0 <= found["one evaluation.n"] < 1000  # noise, also in later sums: no other node is alone
         refused = [line.get("refused", "") for k in lying.network.nodes for line in lying.audit(k)]
@@ -502,35 +494,38 @@ def test_no_limit_on_rows_refuses_a_job_after_the_hello(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "part",
+    "change",
     [
-        Part("weights", "one", 64, (5,), 100),
-        Part("weights", "share", 32, (4,), 3),
-        Part("weights", "one", 64, (5, 5), 3),
-        Part("another", "one", 64, (5,), 3),
-        Part("weights", "equal/train_loss", 32, (5,), 3),
-        Part("weights", "equal/nothing", 32, (5,), 3),
-        Part("weights", "one", 64, (5,), None),
-        Part("weights", "rows", 64, (5,), 3),
-        Part("train_loss", "one", 64, (), -64),
-        Part("train_loss", "share", 64, (), 3),
-        Part("n", "rows", 64, (), 30),
-        Part("n", "share", 64, (), 30),
+        {"unit": (32, 41)},
+        {"unit": (64, 3)},
+        {"unit": (64, 280)},
+        {"unit": (16, 3)},
+        {"layout": "0" * 64},
+        {"layout": "another"},
+        {"layout": None},
+        {"parts": [["weights", "one", 64, [5], None]]},
+        {"units": []},
+        {"units": [[32, 3], [32, 3]]},
+        {"units": [[32, 3.0]]},
+        {"units": [[32, True]]},
+        {"units": "32"},
+        {"units": {"32": 3}},
+        {"units": [32, 3]},
     ],
     ids=str,
 )
-def test_odd_parts_tell_nothing_of_one_node(part, tmp_path):
-    """They are refused by all alike, or answered under masks."""
+def test_nothing_but_what_a_function_declares_is_added_up(change, tmp_path):
+    """Central once named each part with its weight, kind and unit. All nodes refuse alike, before a row is read."""
     with central("pinned", tmp_path) as lying:
         lying.agree()
-        found = [lying.update(k, parts=(UPDATE[0], part)) for k in lying.network.nodes]
-        if part.shape and part.weight != "share":  # refused before anything is computed
-            assert all(f"of {part.name} with the weight {part.weight}; expected share" in said for said in found)
-            return
-        assert all({*a} == {"organization_id", "round", "T", "y32", "y64"} for a in found)
-        N, failed, _, _ = lying.opened(found, (UPDATE[0], part))
-        assert N == 5 and failed in (0, 5)
-        assert failed == 5
+        sent = {"local": {"lr": 0.1}, "arrays": codec.encode({"weights": np.zeros(5)})}
+        good = lying.sums(1, "client_update", **sent).to_json()
+        change = {"units": [[*change["unit"]]]} if "unit" in change else change
+        said = {lying.call(k, "client_update", sums={**good, **change}, **sent) for k in lying.network.nodes}
+        expected = "malformed sum" if "parts" in change else "another sum than" if "layout" in change else "unit"
+        [one] = said
+        assert expected in one, one
+        assert lying.call(1, "client_update", sums=good, **sent)["T"]
 
 
 def test_the_held_out_share_is_one_for_all_jobs_of_a_study(tmp_path):
@@ -602,24 +597,18 @@ def test_a_table_has_one_name_whatever_a_session_calls_it():
 def test_malformed_sums_are_refused(tmp_path):
     with central("pinned", tmp_path) as lying:
         lying.agree()
-        good = lying.sums(1).to_json()
         arrays = codec.encode({"weights": np.zeros(5)})
+        good = lying.sums(1, "client_update", local={}, arrays=arrays).to_json()
         for odd in (
             {},
             [],
             7,
             {**good, "more": 1},
-            {**good, "parts": [good["parts"][0]] * 2},
-            {**good, "parts": [["n", "one", 64, [], None, False]]},
-            {**good, "parts": [["n", "two", 64, [], None]]},
-            {**good, "parts": [["n", "one", 16, [], None]]},
-            {**good, "parts": [["n", "one", 32, [], None]]},
-            {**good, "parts": [["weights", "one", 32, [5], 3]]},
-            {**good, "parts": [["n", "one", 64, [-1], None]]},
-            {**good, "parts": [["weights", "share", 64, [5], 10**6]]},
+            {**good, "parts": []},
             {**good, "block": None},
-            {**good, "parts": good["parts"] * 600},
+            {**good, "units": [[32, 3]] * 600},
             {**good, "rows": 0},
+            {**good, "rows": None},
             {**good, "rows": 2**41},
             {**good, "tags": None},
         ):

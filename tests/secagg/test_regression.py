@@ -12,6 +12,7 @@ from v6_federated.models import metrics
 from v6_federated.node import masking, task
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.schema import Column, Schema
+from v6_federated.privacy.summands import Part, ladder
 from v6_workbench.conformance.jobs import without_times
 from v6_workbench.conformance.tables import with_numbers
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -100,12 +101,14 @@ def test_central_holds_sums_and_nothing_else(monkeypatch):
     """Words, and of the block: rows, errors, and sums of labels and of their squares. No label is in what it holds."""
     tape, seen, real = Tape(), [], metrics.regression_of_sums
     monkeypatch.setattr(metrics, "regression_of_sums", lambda sums: seen.append(dict(sums)) or real(sums))
+    added_up, encoded = [], summing.encoded
+    monkeypatch.setattr(summing, "encoded", lambda sums, *a, **b: added_up.append(sums) or encoded(sums, *a, **b))
     databases = clinics(4)
     result = run(PACKAGE, databases, "masked", outcomes=tape, **SETTINGS)
     for function, _, answer in tape.masked():
         assert {*answer} == MASKED, function
     assert len(seen) == SETTINGS["rounds"] and all({*sums} == {"n", "loss", "first", "second"} for sums in seen)
-    asked = {part[0] for _, message in tape.calls for part in message["kwargs"].get("sums", {"parts": []})["parts"]}
+    asked = {part.name for sums in added_up for part in sums.parts}
     evaluation = {"evaluation.n", "evaluation.loss", "evaluation.first", "evaluation.second"}
     assert asked == {"n", "train_loss", "has train_loss", "weights", *evaluation}
     text = str({"tape": tape.answers, "result": {**result, "settings": None}})
@@ -120,9 +123,9 @@ def test_other_parts_of_an_evaluation_do_not_exist(part, monkeypatch):
     monkeypatch.setattr(task, "_summands", lambda *a: names.append(found := real(*a)) or found)
     run(PACKAGE, clinics(3), "masked", **{**SETTINGS, "rounds": 2})
     assert not any(f"evaluation.{part}" in found for found in names)
-    asked = summing.Sums(1, 0, None, (summing.Part(f"evaluation.{part}", "one", 64, (2,), 10),))
-    with pytest.raises(Exception, match="which this function does not return"):
-        summing.encoded(asked, names[-1], {}, 30, 3, b"s" * 32, b"T" * 32)
+    asked = summing.Sums(1, 0, None, (Part(f"evaluation.{part}", "one", 64, (2,), 10),))
+    with pytest.raises(Exception, match=f"declares a sum of evaluation.{part}, and does not return it"):
+        summing.encoded(asked, names[-1], 30, 3, b"s" * 32, b"T" * 32)
 
 
 def test_a_squared_error_beyond_all_units_ends_the_job():
@@ -137,14 +140,12 @@ def test_a_squared_error_beyond_all_units_ends_the_job():
 def added(parts, values, secrets, T=b"T" * 32) -> tuple[dict, np.ndarray]:
     """The decoded sums of hospitals' values, and their words of 64 bits."""
     sums = summing.Sums(1, 0, None, tuple(parts))
-    words = [
-        summing.encoded(sums, {"x": x}, {}, 30, len(values), s, T)[1] for x, s in zip(values, secrets, strict=True)
-    ]
+    words = [summing.encoded(sums, {"x": x}, 30, len(values), s, T)[1] for x, s in zip(values, secrets, strict=True)]
     total = np.sum(words, axis=0, dtype=np.uint64)
     return summing.decoded(sums, {32: np.empty(0, np.uint32), 64: total}, T)[2], total
 
 
-RUNGS = summing.ladder("x", (200,))
+RUNGS = ladder("x", (200,))
 
 
 @pytest.mark.parametrize("K", [1, 2, 7, 100])

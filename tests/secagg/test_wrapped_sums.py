@@ -11,17 +11,14 @@ from v6_federated.central import masking
 from v6_federated.privacy.secagg import encoding
 from v6_workbench.simulation.mock import MockNetwork
 
-UPDATE = ["weights", "share"]
-
 
 def asked(tape: Tape, first: int) -> list[tuple[int, int, int]]:
     """Round, bits and e of the update in each request, as a block's first member was asked."""
     found = []
     for k, message in tape.calls:
         if k == first and message["method"] == "client_update":
-            for part in message["kwargs"]["sums"]["parts"]:
-                if part[:2] == UPDATE:
-                    found.append((message["kwargs"]["round"], part[2], part[4]))
+            [(bits, e)] = message["kwargs"]["sums"]["units"]
+            found.append((message["kwargs"]["round"], bits, e))
     return found
 
 

@@ -168,7 +168,7 @@ class Aggregation:
         if len({*masks.rows, *masks.lost}) < len(masks.blocks):
             expected = self._tasks.expected()
             who = self._tasks.job.participants
-            self.ask_in_preparation(Group("count_rows", who, self._tasks.job, expected=expected, weights={}))
+            self.ask_in_preparation(Group("count_rows", who, self._tasks.job, expected=expected))
 
     def measure(
         self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any

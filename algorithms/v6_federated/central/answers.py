@@ -10,6 +10,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer, by_organization
 from v6_federated.messages import codec
+from v6_federated.privacy.secagg.encoding import MOST_DITHER
 from v6_federated.privacy.sums import FINEST
 
 
@@ -63,7 +64,7 @@ class Answers:
             The mean, float32, in the array's shape.
 
         Raises:
-            SafeError: the answers are sums, and the request did not ask for this one (``means``).
+            SafeError: the answers are sums, and the function declares no such ``Mean``.
         """
         return self._combined(name, "equal", lambda a: len(a.organizations) / len(self))
 
@@ -78,7 +79,7 @@ class Answers:
             The sum, float32, in the array's shape.
 
         Raises:
-            SafeError: the answers are sums, and the request did not ask for this one (``means``).
+            SafeError: the answers are sums, and the function declares no such ``Mean``.
         """
 
         def weight(a: Answer) -> float:
@@ -96,11 +97,11 @@ class Answers:
             The sum, float64, in the array's shape.
 
         Raises:
-            SafeError: the answers are sums, and the request did not ask for this one (``means={name: ["sum"]}``).
+            SafeError: the answers are sums, and the function declares no such ``Sum``.
         """
         total: Array = np.add.reduce([self._array(a, name, "sum").astype(np.float64) for a in self._answers])
-        # dither moves what a hospital sends by a unit at most: a sum of zeros is zero again, as methods count on
-        blurred = FINEST * sum(len(a.members) for a in self._answers)
+        # dither moves what a hospital sends by some units at most: a sum of zeros is zero again, as methods count on
+        blurred = FINEST * MOST_DITHER * sum(len(a.members) for a in self._answers)
         return np.where(np.abs(total) <= blurred, 0.0, total) if blurred else total
 
     def any(self, name: str) -> bool:
@@ -137,7 +138,7 @@ class Answers:
             The sum, float64, in the array's shape; exact below 2^53.
 
         Raises:
-            SafeError: the answers are sums, and the request did not ask for this one (``means={name: ["count"]}``).
+            SafeError: the answers are sums, and the function declares no such ``Count``.
         """
         total: Array = np.add.reduce([self._array(a, name, "count").astype(np.float64) for a in self._answers])
         return total
@@ -161,8 +162,8 @@ class Answers:
             return a[name]
         if (key := Answer.key(name, way)) not in a.arrays:
             raise SafeError(
-                f"{a.function}: central sees sums only, and did not ask for this one of {name}; expected "
-                f"means={{{name!r}: [{way!r}]}} in the request"
+                f"{a.function}: central sees sums only, and the function does not declare this one of {name}; expected "
+                f"{_declared(name, way)} at its @partial"
             )
         return a[key]
 
@@ -204,3 +205,11 @@ class Answers:
         """
         self._check_single()
         return {a.organization_id: a.values[name] for a in self._answers}
+
+
+def _declared(name: str, way: str) -> str:
+    """How a function declares a sum."""
+    weight, _, per = way.partition("/")
+    options = [f"weight={weight!r}"] * (weight != "share") + [f"per={per!r}"] * bool(per)
+    kind = {"sum": "Sum(...)", "count": "Count(...)"}.get(way, f"Mean({', '.join(options)})")
+    return f"sums={{{name!r}: {kind}}}"

@@ -13,6 +13,7 @@ from v6_federated.central.federation import Federation
 from v6_federated.data import times
 from v6_federated.messages.settings import changed
 
+COUNTED = ("counts", "leavers", "off_grain")  # what ``count_events`` answers
 Grid = Annotated[
     list[float] | None,
     Field(min_length=1, max_length=times.MOST, description="times at which bins end"),
@@ -114,18 +115,15 @@ def _last_end(rough: Counted) -> float:
 def _counted(federation: Federation, end: float | None) -> Counted:
     """Events and leavers at all nodes up to the end of each cell."""
     cells = times.cells(end)
-    shapes = {"counts": cells.shape, "leavers": cells.shape, "off_grain": (len(times.GRAINS),)}
     answers = federation.ask(
         "count_events",
         federation.organizations,
-        returns=shapes,
-        means={name: ["count"] for name in shapes},
-        measures=dict.fromkeys(shapes),
+        measures=dict.fromkeys(COUNTED),
         validate=_wrong,
         end=end,
     )
     federation.count_preparation(answers)
-    return Counted(cells, *(answers.whole_sum(name) for name in shapes))
+    return Counted(cells, *(answers.whole_sum(name) for name in COUNTED))
 
 
 def _wrong(answer: Answer) -> str | None:

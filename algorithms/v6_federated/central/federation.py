@@ -25,7 +25,6 @@ from v6_federated.central.bounds import Bounds, Measures
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
 from v6_federated.central.last_evaluation import LastEvaluation
-from v6_federated.central.masking import Weights
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
@@ -38,9 +37,10 @@ from v6_federated.privacy.dp import units
 from v6_federated.privacy.dp.bounded import ROW
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.summands import Declaration
 
 LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
-OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "means", "counts", "quorum_of", "often")
+OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "quorum_of", "often")
 
 
 class Federation:
@@ -65,6 +65,7 @@ class Federation:
         missing: bool = False,
         plan: Plan | None = None,
         check_study: Callable[[Any], None] = lambda settings: None,
+        declared: Callable[[str], Declaration | None] = lambda function: None,
     ) -> None:
         """Settle who takes part. Nobody is asked yet.
 
@@ -77,6 +78,7 @@ class Federation:
             missing: whether the method's model takes missing values.
             plan: what the job asks of a node in all, if nodes add noise.
             check_study: raises a SafeError for settings that cannot be used in a study.
+            declared: what a partial function's answer is a sum of; None if it answers alone.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -99,7 +101,7 @@ class Federation:
         loss = getattr(common, "loss", "").replace("cross_entropy", "")
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
-        self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history)
+        self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history, declared)
         self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan, check_study)
         name = f"{vantage6_api.own_prefix()}{method}-{client.organization_id}"
         kept = Checkpoint(vantage6_api.own_job_folder(), name, durable=vantage6_api.on_a_node(client))
@@ -275,7 +277,7 @@ class Federation:
         """Add up arrays of whole numbers with noise, which the nodes of a block share.
 
         Args:
-            answers: the answers, to a request with ``means={name: ["count"]}``.
+            answers: the answers of a function that declares ``name`` as a ``Count``.
             name: the array's name.
 
         Returns:
@@ -297,7 +299,7 @@ class Federation:
         """Add up what ``Node.noisy_sum`` has returned of a ``bounded_sum``.
 
         Args:
-            answers: the answers, to a request with ``means={name: ["count"]}``.
+            answers: the answers of a function that declares ``name`` as a ``Count``.
             name: the array's name.
 
         Returns:
@@ -462,14 +464,12 @@ class Federation:
         function: str,
         groups: Sequence[tuple[Sequence[int], dict[str, Any]]],
         *,
-        returns: Sequence[str] | Mapping[str, Shape] = ("weights",),
+        returns: Sequence[str] | Mapping[str, Shape] | None = None,
         optional: Sequence[str] = (),
         numbers: Sequence[str] = (),
         values: Sequence[str] = (),
         validate: Callable[[Answer], str | None] | None = None,
         measures: Measures = MappingProxyType({}),
-        means: Weights = MappingProxyType({}),
-        counts: Sequence[str] = (),
         quorum_of: int | None = None,
         often: str = "",
     ) -> Answers:
@@ -484,7 +484,8 @@ class Federation:
         Args:
             function: a partial function's name.
             groups: organizations, and what they are sent.
-            returns: names of the arrays in an answer, each as long as the model, or their shapes by name.
+            returns: names of the arrays in an answer, each as long as the model, or their shapes by name. None: those
+                that the function declares as sums; one that declares none returns ``weights``.
             optional: names of arrays as long as the model that an answer may lack.
             numbers: names of values in an answer that must be numbers from 0.
             values: names of further values that an answer may hold: numbers, truth values or None. Every answer may
@@ -493,10 +494,6 @@ class Federation:
             measures: what of an answer is compared with the other nodes' answers (``maximum_norm_ratio``), by name,
                 as functions of the answer. Without it, each array is: as the change of the array of the same name that
                 was sent, or as it is. None in place of a function means that this array is not compared.
-            means: which means of each array the method takes, if central sees sums only, see ``sums.Part``: "share",
-                which ``weighted_mean`` needs (it is the default), "equal" for ``mean`` and ``sum``, "equal/NAME" for
-                ``sum(..., per=NAME)``, "sum" for ``exact_sum``, and "count" for ``noisy_sum`` and ``whole_sum``.
-            counts: names of truth values of which the method asks ``any``.
             quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are asked.
                 In a later request of a round, give the number of its first; 0 means that no answer is needed.
             often: why nodes often cannot compute their part of this request, and what to do. Masks hide the reason,
@@ -509,12 +506,11 @@ class Federation:
             CollectResultsError: fewer answered than the job needs; it names each organization without a usable answer,
                 and why.
         """
+        sent = [Group(function, [*who], self._tasks.job, *parted(arguments)) for who, arguments in groups]
+        if returns is None:
+            returns = self._tasks.shapes(sent[0])
         expected = self._tasks.expected(returns, optional, numbers, values, validate, measures)
-        sent: list[Group] = []
-        for organizations, arguments in groups:
-            group = Group(function, list(organizations), self._tasks.job, *parted(arguments), expected)
-            weights = {name: means.get(name, ("share",)) for name in returns}
-            sent.append(replace(group, weights=weights, counts=counts, often=often))
+        sent = [replace(group, expected=expected, often=often) for group in sent]
         evaluate = len(sent) == 1 and GLOBAL_MODEL in sent[0].arrays and self._due()
         if not evaluate:
             return Answers(self._tasks.ask(sent, quorum_of=quorum_of))
@@ -694,7 +690,7 @@ class Federation:
         values, arrays = parted({"weights": weights, **arguments})
         expected = self._tasks.expected(values=["own_results"])
         who = self._tasks.job.participants
-        group = Group(function, who, self._tasks.job, values, arrays, expected, "held_out", weights={})
+        group = Group(function, who, self._tasks.job, values, arrays, expected, "held_out")
         answers = self._tasks.ask([group], quorum_of=len(self.organizations))
         shown = [a for a in answers if not a.members and a.values.get("own_results") is True]
         by_hospital = [{"organization": a.organization_id, **self._history.measured([a])} for a in shown]

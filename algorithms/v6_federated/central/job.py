@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +20,7 @@ from v6_federated.messages.common import Common, Training, TrainingWithNoise, Wi
 from v6_federated.messages.settings import Role, with_role
 from v6_federated.messages.step_length import check_steps
 from v6_federated.privacy.environment import debugging, limit_threads
+from v6_federated.privacy.summands import Declaration
 
 Result = dict[str, Any]  # JSON: see docs/reference/result.md
 # settings for methods that train a model
@@ -103,7 +105,8 @@ def central(
         common = Training if supervised else Common
     accepted = settings.settings_of(function, common)
     plan_of = functools.partial(privacy.plan_of, planned=private if callable(private) else privacy.training_plan)
-    method = function.__module__.split(".")[0].removeprefix("v6_")
+    package = function.__module__.split(".")[0]
+    method = package.removeprefix("v6_")
 
     def why_single(checked: Any) -> str:
         return single_answers(checked) if callable(single_answers) else single_answers
@@ -112,6 +115,11 @@ def central(
         in_a_study.check(checked)
         if reason := not_in_a_study(checked):
             raise SafeError(reason)
+
+    def declared(name: str) -> Declaration | None:
+        """What a function that a task may call, which its package exports, declares as its sums."""
+        found: Declaration | None = getattr(getattr(sys.modules[package], name, None), "sums", None)
+        return found
 
     def check_all(checked: Any) -> None:
         if (why := why_single(checked)) and checked.aggregation in ("masked", "pinned"):
@@ -152,7 +160,7 @@ def central(
             check_all(checked)
             single = why_single(checked)
             plan = plan_of(checked)
-            federation = Federation(client, method, checked, supervised, single, missing, plan, check_study)
+            federation = Federation(client, method, checked, supervised, single, missing, plan, check_study, declared)
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits

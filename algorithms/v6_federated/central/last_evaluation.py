@@ -14,9 +14,8 @@ from v6_federated.central.rounds import Group
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.models import Model, details, metrics
-from v6_federated.privacy.sums import Part
+from v6_federated.privacy.summands import Item, each
 
-PROBABILITIES = 28  # e of sums of probabilities: up to 2^35 rows, exact to 2^-28
 POOLED = "each hospital finds its own results in its folder"
 
 
@@ -44,12 +43,10 @@ class LastEvaluation:
             group: the calls.
 
         Returns:
-            The calls: with parts of sums if answers are masked, otherwise with a check of what nodes send.
+            The calls, with a check of what nodes send if these are their own answers.
         """
-        if self._noisy:
+        if self._noisy or (self._masks is not None and group.job.aggregation != "plain"):
             return group
-        if group.weights is not None and self._masks is not None:
-            return replace(group, extra=[self._part(name) for name in details.shapes(*self._sizes)])
         return replace(group, expected=replace(group.expected, validate=self._wrong))
 
     def _wrong(self, answer: Answer) -> str | None:
@@ -65,10 +62,6 @@ class LastEvaluation:
         if counted != n or grouped > n:
             return f"sent details of other rows than the {n} of its evaluation"
         return None
-
-    def _part(self, name: str) -> Part:
-        exponent = PROBABILITIES if name in ("predicted", "brier") else None
-        return Part(name, "one", 64, details.shapes(*self._sizes)[name], exponent)
 
     def of(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Read the answers. Call it before the history takes the evaluations out of them.
@@ -106,7 +99,8 @@ class LastEvaluation:
         if not answer.members:
             return _sent(answer)
         sums = answer.values["sums"]
-        return {name: np.asarray(self._part(name).of(sums)) for name in details.shapes(*self._sizes)}
+        items: list[Item] = [i for name, of in each(details.summands(*self._sizes)) for i in of.items(name, None)]
+        return {item.name: np.asarray(item.parts()[0].of(sums)) for item in items}
 
     def _own(self, answer: Answer) -> dict[str, Any]:
         """One hospital's own results."""

@@ -17,24 +17,17 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer, refusal
 from v6_federated.messages import codec
-from v6_federated.messages.result import confusion_shape
 from v6_federated.models import metrics
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Part, Sums, ladder
+from v6_federated.privacy.summands import FIRST, LEAST, MORE, MOST, Item, Layout, Part
+from v6_federated.privacy.sums import Sums
 
-FIRST = 10  # e of updates whose size nobody knows yet; they have 64 bits, and hold numbers up to 2^17
-MORE = 40  # powers of two by which it grows if they do not fit
 ROOM = 3  # powers of two between the largest number of a sum and e of the next, which has 32 bits
 SLOWLY = 1  # powers of two by which e falls at most from one sum to the next: opposite updates may have cancelled
-LEAST, MOST = -40, 40  # e of 32 bits
-LOSSES = 44  # e of sums of losses
 
 OFTEN = "values are missing (add a step impute), or rows or events of a group are too few for a limit"
 IN_TRAINING = f"{OFTEN}, or the model diverges (smaller learning rate)"
-
-# of the arrays in an answer: "share", "equal", "equal/NAME"; "count", a sum of whole numbers; "sum", an exact sum
-Weights = Mapping[str, Sequence[str]]
 
 
 class TooLarge(Exception):
@@ -166,57 +159,30 @@ class Masks:
 
     # ---- what to ask for
 
-    def request(
-        self, function: str, block: Sequence[int], weights: Weights, counts: Sequence[str],
-        shapes: Mapping[str, codec.Shape], classes: int | None, evaluate: bool, extra: Sequence[Part] = (),
-        loss: str = "",
-    ) -> Sums:  # fmt: skip
+    def request(self, function: str, block: Sequence[int], layout: Layout, exponent: int | None = None) -> Sums:
         """Return what a call asks for.
 
         Args:
             function: the partial function.
             block: the block.
-            weights: how each array is weighted.
-            counts: names of truth values that are counted.
-            shapes: the arrays' shapes, by name.
-            classes: number of classes; 1 for a regression, None if there are no labels.
-            evaluate: whether the model is evaluated.
-            extra: further parts.
-            loss: the name of the model's outcome; empty if it has none.
+            layout: what the function declares.
+            exponent: e of sums whose unit follows from other public values than the sums of earlier rounds.
 
         Returns:
             The sum, with the next number.
-
-        Raises:
-            SafeError: nodes count no such truth values.
         """
-        if unknown := [name for name in counts if name not in summing.TRUTHS]:
-            raise SafeError(f"masked sums do not count {', '.join(unknown)}; expected {' or '.join(summing.TRUTHS)}")
-        regression = classes == 1  # its losses have the square of the label's unit, so that nobody knows their size
-        losses = ladder("train_loss", (), "rows") if regression else [Part("train_loss", "rows", 64, (), LOSSES)]
-        parts = [Part("n", "one", 64)]
-        if not self.noise:  # no noise covers losses
-            parts += [*losses, Part("has train_loss", "one", 64)]
-        for name, ways in weights.items():
-            for way in ways:
-                [size] = shapes[name]
-                assert isinstance(size, int)
-                if way == "sum":
-                    parts += ladder(name, (size,))
-                    continue
-                if way == "count":
-                    parts.append(Part(name, "one", 64, (size,)))
-                    continue
-                key = f"{block[0]} {function} {way} {name}"
-                small = key in self.exponents and not self.noise
-                bits, e = (32, self.exponents[key]) if small else (64, self.first.get(key, FIRST))
-                parts.append(Part(name, way, bits, (size,), e))
-        parts += [Part(name, "one", 64) for name in counts]
-        if evaluate:
-            assert classes is not None
-            parts += _of_regression(loss) if regression else _of_classes(classes, self.bands or 0, bool(self.noise))
+        units = [self._unit(function, block, item, exponent) for item in layout.chosen]
         self.seq += 1
-        return Sums(self.seq, block[0], self.rows.get(block[0]), (*parts, *extra), self.tags.get(block[0], {}))
+        return Sums.of(layout, self.seq, block[0], self.rows.get(block[0]), units, self.tags.get(block[0]))
+
+    def _unit(self, function: str, block: Sequence[int], item: Item, exponent: int | None) -> tuple[int, int]:
+        """Width and e of an item, from the last sum."""
+        if isinstance(item.unit, range):
+            assert exponent is not None
+            return 64, exponent
+        key = f"{block[0]} {function} {item.weight} {item.name}"
+        small = key in self.exponents and not self.noise
+        return (32, self.exponents[key]) if small else (64, self.first.get(key, FIRST))
 
     # ---- what comes out
 
@@ -383,24 +349,6 @@ class Masks:
             kept["colluders"],
             kept["bands"],
         )
-
-
-def _of_classes(classes: int, bands: int, noisy: bool) -> list[Part]:
-    """The parts of an evaluation that counts classes."""
-    counts = [
-        Part("evaluation.n", "one", 64),
-        Part("evaluation.confusion", "one", 64, confusion_shape(classes)),
-        Part("evaluation.bands", "one", 64, (metrics.problems(classes), 2, bands)),
-    ]
-    if noisy:
-        return counts
-    return [*counts, Part("evaluation.loss", "one", 64, (), LOSSES), Part("evaluation.steps", "one", 64)]
-
-
-def _of_regression(loss: str) -> list[Part]:
-    """The parts of a regression's evaluation: labels can be of any size."""
-    scaled = (f"evaluation.{name}" for name in metrics.SUMMED[loss])
-    return [Part("evaluation.n", "one", 64), *(part for name in scaled for part in ladder(name))]
 
 
 def _added(answers: Sequence[Answer], bits: int) -> Array:

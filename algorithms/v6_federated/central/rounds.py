@@ -15,14 +15,16 @@ from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_org
 from v6_federated.central.bounds import Bounds, Measures, norms
 from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
-from v6_federated.central.masking import Masks, TooLarge, Weights
+from v6_federated.central.masking import Masks, TooLarge
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import LARGE, Record
-from v6_federated.privacy.sums import Part
+from v6_federated.models import questions
+from v6_federated.models.questions import Asked
+from v6_federated.privacy.summands import Declaration, Layout
 
 GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
@@ -62,9 +64,7 @@ class Group:
         arrays: the function's arrays.
         expected: what their answers must hold.
         evaluate: whether they evaluate ``weights`` first: "held_out", "all" or None.
-        weights: how masked sums weight each array, see ``sums.Part``; None if the call is never masked.
-        counts: names of truth values that masked sums count.
-        extra: further parts of masked sums.
+        exponent: e of masked sums whose unit follows from public values that the function's caller knows.
         often: why nodes often cannot compute their part of a masked sum, and what to do.
     """
 
@@ -75,9 +75,7 @@ class Group:
     arrays: dict[str, Array] = field(default_factory=dict)
     expected: Expected = field(default_factory=Expected)
     evaluate: str | None = None
-    weights: Weights | None = None
-    counts: Sequence[str] = ()
-    extra: Sequence[Part] = ()
+    exponent: int | None = None
     often: str = ""
 
 
@@ -93,7 +91,15 @@ class RoundTasks:
         masks: the blocks of nodes of which central learns sums only; None if it sees single answers.
     """
 
-    def __init__(self, client: Any, tolerance: Tolerance, bounds: Bounds, job: Job, history: History) -> None:
+    def __init__(
+        self,
+        client: Any,
+        tolerance: Tolerance,
+        bounds: Bounds,
+        job: Job,
+        history: History,
+        declared: Callable[[str], Declaration | None] = lambda function: None,
+    ) -> None:
         """Begin without tasks.
 
         Args:
@@ -102,7 +108,9 @@ class RoundTasks:
             bounds: what each node may send.
             job: what the first task tells the nodes.
             history: records which answers are missing, and the bytes of the preparation.
+            declared: what a partial function's answer is a sum of; None if it answers alone.
         """
+        self.declared = declared
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
         self.newest: Array | None = None
@@ -190,7 +198,39 @@ class RoundTasks:
     # ---- sums over blocks
 
     def _masked(self, groups: Sequence[Group]) -> bool:
-        return any(group.weights is not None and group.job.aggregation != "plain" for group in groups)
+        return any(group.job.aggregation != "plain" and self.declared(group.function) is not None for group in groups)
+
+    def layout(self, group: Group) -> Layout:
+        """What the answers to a group's calls are a sum of, as nodes derive it too.
+
+        Args:
+            group: calls of a function that declares sums.
+
+        Returns:
+            The layout.
+        """
+        declaration = self.declared(group.function)
+        assert declaration is not None
+        asked = Asked(group.job, group.settings, group.arrays, bool(group.evaluate), self._bands(group))
+        return questions.layout(declaration, asked)
+
+    def shapes(self, group: Group) -> Mapping[str, Shape]:
+        """The shapes of the arrays in a node's own answer: those that its function declares as sums.
+
+        Args:
+            group: the calls.
+
+        Returns:
+            The shapes by name; of ``weights`` if the function declares no sums.
+        """
+        if self.declared(group.function) is None:
+            return {GLOBAL_MODEL: (self.size,)}
+        return {item.name: item.shape for item in self.layout(group).items if item.shape}
+
+    def _bands(self, group: Group) -> int:
+        """In how many bands an evaluation counts scores: as all nodes do, or in none."""
+        counts = group.evaluate and self.masks is not None and not group.job.data.regression
+        return (self.masks.bands or 0) if counts and self.masks is not None else 0
 
     def _uncounted(self, groups: Sequence[Group]) -> dict[int, Unusable]:
         """Learn the rows of blocks whose means are asked for, and say of which blocks that failed.
@@ -199,11 +239,11 @@ class RoundTasks:
         """
         if self.masks is None or not self._masked(groups):
             return {}
-        weighted = [g for g in groups if any("share" in ways for ways in (g.weights or {}).values())]
+        weighted = [g for g in groups if self._masked([g]) and any(i.weight == "share" for i in self.layout(g).items)]
         asked = [block for group in weighted for block in self.masks.whole(group.organizations)]
         blocks = [block for block in asked if block[0] not in self.masks.lost]
         if unknown := [k for block in blocks if block[0] not in self.masks.rows for k in block]:
-            group = Group("count_rows", unknown, self.job, expected=self.expected(), weights={})
+            group = Group("count_rows", unknown, self.job, expected=self.expected())
             self.count_preparation(self.ask([group], quorum_of=0))
         lacking = [k for block in blocks if block[0] not in self.masks.rows for k in block]
         return {k: self._history.missing.get(k, Unusable("the rows of its block are not known")) for k in lacking}
@@ -230,7 +270,7 @@ class RoundTasks:
         opened: list[Answer] = []
         lost: dict[int, Unusable] = {}
         for group in groups:
-            if group.weights is None or group.job.aggregation == "plain":
+            if not self._masked([group]):
                 opened += [
                     a for k in group.organizations if (a := by_organization.get((group.function, k))) is not None
                 ]
@@ -414,13 +454,12 @@ class RoundTasks:
 
     # ---- what a call says, and what its answer must be
 
-    def evaluation(self, weights: Array, last: bool = False, extra: Sequence[Part] = ()) -> Group:
+    def evaluation(self, weights: Array, last: bool = False) -> Group:
         """Return the calls that evaluate a model.
 
         Args:
             weights: the model (d,).
             last: whether it is the job's last model, of which more is asked, see ``functions.evaluate``.
-            extra: parts of masked sums for it.
 
         Returns:
             Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.
@@ -431,7 +470,7 @@ class RoundTasks:
         if self.job.evaluators:
             return Group("evaluate", self.job.evaluators, self._evaluators_job(), settings, arrays, expected, "all")
         who, job = self.job.participants, self.job
-        return Group("evaluate", who, job, settings, arrays, expected, "held_out", weights={}, extra=extra)
+        return Group("evaluate", who, job, settings, arrays, expected, "held_out")
 
     def _evaluators_job(self) -> Job:
         """The job for evaluators, which hold no rows out. They are in no block: central sees their evaluations."""
@@ -489,14 +528,9 @@ class RoundTasks:
         if self.masks is None or not self._masked([group]):
             return self._alike(group, group.organizations, arguments, number, name, expected)
         calls = []
-        data, evaluate = group.job.data, bool(group.evaluate)
-        classes = 1 if data.regression else None if data.classes is None else len(data.classes)
+        layout, arguments["bands"] = self.layout(group), self._bands(group)
         for block in self.masks.whole(group.organizations):
-            assert group.weights is not None
-            shapes, loss = group.expected.arrays, group.job.loss
-            sums = self.masks.request(
-                group.function, block, group.weights, group.counts, shapes, classes, evaluate, group.extra, loss
-            )
+            sums = self.masks.request(group.function, block, layout, group.exponent)
             arguments["sums"] = sums.to_json()
             calls += self._alike(group, block, dict(arguments), number, name, replace(expected, sums=sums))
         return calls

@@ -16,10 +16,10 @@ from v6_federated.base.errors import SafeError
 from v6_federated.central import preparation
 from v6_federated.central.answer import Answer
 from v6_federated.central.rounds import Group
-from v6_federated.data import aggregates, pca
+from v6_federated.data import pca
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.privacy.sums import Part, ladder
+from v6_federated.privacy.summands import Part
 
 FEWEST = 3  # hospitals that must have enough rows of a level: the sum would be about one or two of them, others say 0
 
@@ -70,19 +70,17 @@ class SumsOfRows:
         if name == "bounds":
             return self._bounds(organizations, arguments["columns"])
 
-        def ask(parts: Sequence[Part], **more: Any) -> list[Answer]:
+        def ask(exponent: int | None = None, **more: Any) -> list[Answer]:
             group = preparation.statistic(job, organizations, d, name, **{**arguments, **more})
-            return self.ask(replace(group, weights={}, extra=parts))
+            return self.ask(replace(group, exponent=exponent))
 
         if name in ("moments", "present", "label"):
             width = d if name != "present" else len(arguments["columns"])
             return self._moments(name, width, ask)
         if name == "below":
-            shape = (len(arguments["columns"]), aggregates.EDGES)
-            answers = ask([Part("below", "one", 64, shape), Part("step", "one", 64)])
-            return [_with(a, {"below": _sum(a, "below")}, step=int(_sum(a, "step"))) for a in answers]
+            return [_with(a, {"below": _sum(a, "below")}, step=int(_sum(a, "step"))) for a in ask()]
         if name == "classes":
-            return [_with(a, {name: _sum(a, name)}) for a in ask([Part(name, "one", 64, (d,))])]
+            return [_with(a, {name: _sum(a, name)}) for a in ask()]
         if name == "levels":
             return self._levels(job, organizations, arguments["columns"], arguments.get("counts", False), ask)
         return self._products(name, d, ask, **arguments)
@@ -101,13 +99,12 @@ class SumsOfRows:
 
     def _moments(self, name: str, width: int, ask: Callable[..., list[Answer]]) -> list[Answer]:
         """Count, mean and squares about it of the blocks, by a request about zero and one about the mean."""
-        parts = [Part("count", "one", 64, (width,)), *ladder("first", (width,)), *ladder("second", (width,))]
-        before = ask(parts, center=np.zeros(width))
+        before = ask(center=np.zeros(width))
         about_zero = [_sums(a) for a in before]
         rows = np.sum([count for count, _, _ in about_zero], axis=0)
         mean = np.sum([first for _, first, _ in about_zero], axis=0) / np.maximum(rows, 1)
         found = []
-        for a in _as_one(before, ask(parts, center=mean)):
+        for a in _as_one(before, ask(center=mean)):
             n, first, second = _sums(a)
             own = first / np.maximum(n, 1)
             arrays = {"mean": mean + own, "squares": np.maximum(second - n * np.square(own), 0)}
@@ -140,8 +137,7 @@ class SumsOfRows:
         known = {c: [*self.levels[c], *sorted(filled[c])] for c in columns}
         places = [(c, level) for c, levels in known.items() for level in levels]
         found = []
-        parts = [Part(name, "one", 64, (len(places),)) for name in ("counts", "contributes")]
-        answers = ask(parts, known=known, counts=True)
+        answers = ask(known=known, counts=True)
         several = np.sum([_sum(a, "contributes") for a in answers], axis=0) >= FEWEST
         for a in answers:
             rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
@@ -157,13 +153,11 @@ class SumsOfRows:
             raise SafeError(f"{name} is asked for before the moments of the columns; ask for moments first")
         scaled = self._squares / np.square(arguments["scale"])  # the diagonal of A
         most = float(scaled.max(initial=0.0))
-        shape: tuple[int, ...] = (d * (d + 1) // 2,)
         if name == "product":
             Q = pca.read_block(d, arguments.get("draw"), arguments.get("block"))
             most = float(np.sqrt(most * scaled.sum()) * np.linalg.norm(Q, axis=0).max(initial=0.0))
-            shape = Q.shape
         e = int(np.clip(np.ceil(np.log2(most)) + 1 if most > 0 else -64, -64, 64))
-        return [_with(a, {name: _sum(a, name, e)}) for a in ask([Part(name, "one", 64, shape, e)])]
+        return [_with(a, {name: _sum(a, name, e)}) for a in ask(e)]
 
 
 def _filled(job: Job, column: str) -> set[str]:

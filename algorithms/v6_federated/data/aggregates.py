@@ -17,6 +17,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data import pca
 from v6_federated.data.columns import Features
 from v6_federated.data.reading import shortest
+from v6_federated.privacy import exact
 from v6_federated.privacy.policy import Policy
 
 BINS = 200  # of the histogram from which a quantile is read
@@ -99,30 +100,34 @@ def class_counts(y: Array, classes: int, policy: Policy) -> Array:
         The counts (c,); 0 for a class that fewer rows have than a class must have.
     """
     counts = np.bincount(y, minlength=classes)
-    return np.where(counts >= policy.minimum_rows_a_class, counts, 0).astype(np.float64)
+    return np.where(counts >= policy.minimum_rows_a_class, counts, 0).astype(np.int64)
 
 
-def about(found: Mapping[str, Any], n: int, center: Array) -> dict[str, Array]:
-    """Turn moments into sums that can be added to those of other nodes.
+def about(X: Array, center: Array) -> dict[str, Any]:
+    """Add up rows, as sums that can be added to those of other nodes. Nothing is rounded, whatever the center is.
 
     Args:
-        found: what "moments" or "present" returned.
-        n: number of rows.
+        X: numbers (n, c); NaN where there is none.
         center: any numbers (c,) that all nodes use.
 
     Returns:
-        ``count`` (c,), the number of values; ``first`` (c,), the sum of their differences from ``center``; ``second``
-        (c,), the sum of the squares of these.
+        ``count`` (c,), the number of values; ``first``, the sum of their differences from ``center``; ``second``, the
+        sum of the squares of these. They follow from exact sums of the values and of their squares.
 
     Raises:
         SafeError: ``center`` has another shape.
     """
-    mean = np.asarray(found["mean"], dtype=np.float64) + found.get("mean_rest", 0)
-    if center.shape != mean.shape:
-        raise SafeError(f"the task sends a center of another shape; the shape must be {mean.shape}")
-    count = np.asarray(found.get("count", np.full(mean.shape, n)), dtype=np.float64)
-    apart = np.where(count > 0, mean - center, 0)
-    return {"count": count, "first": count * apart, "second": found["squares"] + count * np.square(apart)}
+    if center.shape != X.shape[1:]:
+        raise SafeError(f"the task sends a center of another shape; the shape must be {X.shape[1:]}")
+    given = ~np.isnan(X)
+    X, count = np.where(given, X, 0), given.sum(axis=0)
+    rows, c, x = count.tolist(), exact.total(center[None]), exact.total(X)
+    n_c = c.times(rows)
+    squares = exact.total_of_squares(X).at(2 * exact.FINEST)
+    first = x + n_c.times([-1] * len(rows))
+    # sum of x^2 - 2 c x + c^2
+    second = squares + c.times(x).times([-2] * len(rows)) + c.times(n_c)
+    return {"count": count.astype(np.int64), "first": first, "second": second}
 
 
 def counts_of(known: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str, int]]) -> Array:
@@ -135,7 +140,7 @@ def counts_of(known: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[st
     Returns:
         The counts, in the order of ``known``; 0 for a level that few rows have.
     """
-    return np.array([found[c].get(level, 0) for c, levels in known.items() for level in levels], dtype=np.float64)
+    return np.array([found[c].get(level, 0) for c, levels in known.items() for level in levels], dtype=np.int64)
 
 
 def _check_shapes(name: str, columns: Sequence[str], d: int, arrays: Mapping[str, Array]) -> None:
@@ -233,7 +238,7 @@ def _below(
         values = values[:0] if few and quiet else values
         policy.check_values([columns[i]] if few and not quiet else [])
         counts[i] = np.searchsorted(values, edges(float(lower[i]), float(upper[i])), side="right")
-    return m * np.round(counts / m)
+    return m * np.round(counts / m).astype(np.int64)
 
 
 def edges(lower: float, upper: float) -> Array:

@@ -1,6 +1,6 @@
 """The settings of local training: a record that methods pass from central to the nodes as one argument."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -76,3 +76,17 @@ class LocalSGD(PlainSGD):
     optimizer: OptimizerName = "sgd"
     momentum: Momentum = 0.0
     proximal_mu: ProximalMu = 0.0
+
+
+def of_steps(asked: Any) -> Literal["row", "hospital"]:
+    """Say what the mean of models after local training is additive in.
+
+    Args:
+        asked: what the task asks for, with the setting ``local``.
+
+    Returns:
+        "row" if nodes take one plain step on all of their rows, "hospital" otherwise.
+    """
+    local = LocalSGD(**asked.settings.get("local", {}))
+    one = (local.local_steps or local.epochs) == 1 and local.batch_size is None and local.optimizer == "sgd"
+    return "row" if one else "hospital"

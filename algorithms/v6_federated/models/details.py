@@ -15,7 +15,9 @@ from v6_federated.models.linear import predicted
 from v6_federated.privacy.levels import countable
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.rounding import Rounding
+from v6_federated.privacy.summands import Additive, Count, Declared, Sum
 
+PROBABILITIES = 28  # e of sums of probabilities: up to 2^35 rows, exact to 2^-28
 BINS = 10  # of the probability of class 1
 GUESSING = 0.25  # the Brier score of saying one half
 MIDDLES = (np.arange(BINS) + 0.5) / BINS
@@ -117,6 +119,25 @@ def shapes(calibrated: bool, levels: int, classes: int) -> dict[str, tuple[int, 
     return found | ({"subgroups": (levels, classes, classes)} if levels else {})
 
 
+def summands(calibrated: bool, levels: int, classes: int) -> Declared:
+    """Declare what ``shapes`` names as sums.
+
+    Args:
+        calibrated: whether a calibration is asked for.
+        levels: number of levels of the subgroups.
+        classes: number of classes.
+
+    Returns:
+        The declaration. Counts may be rounded at each node, and what follows from them.
+    """
+    of = shapes(calibrated, levels, classes)
+    sums: dict[str, Additive] = {"predicted": "hospital", "brier": "row"}
+    return {
+        name: Sum(shape, sums[name], PROBABILITIES) if name in sums else Count(shape, "hospital")
+        for name, shape in of.items()
+    }
+
+
 def zeros(calibrated: bool, levels: int, classes: int) -> dict[str, Array]:
     """What a node without held-out rows adds to sums.
 
@@ -126,9 +147,13 @@ def zeros(calibrated: bool, levels: int, classes: int) -> dict[str, Array]:
         classes: number of classes.
 
     Returns:
-        Zeros, by name.
+        Zeros, by name, of the kinds that ``summands`` declares.
     """
-    return {name: np.zeros(shape) for name, shape in shapes(calibrated, levels, classes).items()}
+    declared = summands(calibrated, levels, classes)
+    return {
+        name: np.zeros(shape, np.int64 if isinstance(declared[name], Count) else np.float64)
+        for name, shape in shapes(calibrated, levels, classes).items()
+    }
 
 
 def wrong(details: Mapping[str, Array], calibrated: bool, levels: int, classes: int) -> str | None:

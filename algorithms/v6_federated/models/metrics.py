@@ -34,6 +34,7 @@ from v6_federated.models.outcomes import Outcome, Time
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to, step_of
+from v6_federated.privacy.summands import LOSSES, Additive, Count, Declared, Sum
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
@@ -131,6 +132,30 @@ def problems(classes: int) -> int:
     return 1 if classes == 2 else classes if classes <= MOST_CROSSED else 0
 
 
+def summands(classes: int, bands: int, loss: str, regression: bool, noisy: bool) -> Declared:
+    """Declare what an evaluation is a sum of: what ``to_sums`` and ``regression_to_sums`` return.
+
+    Args:
+        classes: number of classes c.
+        bands: number of bands of which the sum has counts; 0 for none.
+        loss: the name of the model's outcome; empty if it has none.
+        regression: whether the label is a number.
+        noisy: whether nodes add noise, which covers no loss.
+
+    Returns:
+        The declaration. Counts may be rounded at each node; labels, and so the sums of a regression, have any size.
+    """
+    if regression:  # a part of the likelihood and pairs of rows are a hospital's own
+        additive: Additive = "hospital" if loss == "cox" else "row"
+        return {"n": Count(), **{name: Sum(additive=additive) for name in SUMMED[loss]}}
+    counts: Declared = {
+        "n": Count(),
+        "confusion": Count(confusion_shape(classes), "hospital"),
+        "bands": Count((problems(classes), 2, bands), "hospital"),
+    }
+    return counts if noisy else {**counts, "loss": Sum(unit=LOSSES), "steps": Count(additive="hospital")}
+
+
 def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str, Any]:
     """Turn what ``evaluate`` returned into numbers that can be added to those of other nodes.
 
@@ -148,8 +173,8 @@ def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str
     return {
         "n": n,
         "loss": n * evaluation["loss"] if n else 0.0,
-        "confusion": np.array(evaluation["confusion"]) if n else np.zeros(confusion_shape(classes)),
-        "bands": _unpacked(evaluation["bands"]) if counted else np.zeros((problems(classes), 2, bands)),
+        "confusion": np.array(evaluation["confusion"] if n else np.zeros(confusion_shape(classes)), np.int64),
+        "bands": _unpacked(evaluation["bands"]) if counted else np.zeros((problems(classes), 2, bands), np.int64),
         "steps": evaluation.get("step", 1) ** 2 - 1 if n else 0,
     }
 
@@ -401,7 +426,7 @@ def unpacked(numbers: Sequence[int]) -> Array:
 
 def _unpacked(bands: Any) -> Array:
     """Counts (problems, 2, bands)."""
-    return np.array([[unpacked(side) for side in problem] for problem in bands])
+    return np.array([[unpacked(side) for side in problem] for problem in bands], np.int64)
 
 
 def is_loss(value: Any) -> bool:

@@ -135,7 +135,13 @@ class Perceptron:
         return own and features * width >= LARGE_LAYER and 5 * batch_size <= width
 
     def descend(
-        self, w: Array, X: Array, y: Array, batches: Iterable[Array], rate: Callable[[], float]
+        self,
+        w: Array,
+        X: Array,
+        y: Array,
+        batches: Iterable[Array],
+        rate: Callable[[], float],
+        apart: tuple[Array, Array] | None = None,
     ) -> tuple[float, int]:
         """Take a step w <- w - eta g for each minibatch, in place.
 
@@ -150,13 +156,24 @@ class Perceptron:
             y: their classes (n,), or numbers.
             batches: the indices of each minibatch's rows.
             rate: gives eta of each step, one after the other.
+            apart: what w started from, and its change since, (d,) each, if the change is carried apart: it is changed
+                in place, and w is their sum.
 
         Returns:
             The sum of the rows' losses, each before its step, and the number of rows.
         """
+        start, u = (w, w) if apart is None else apart
         (W_1, b_1), *_ = self.layers(w)
-        _, *layers = self._with_bias(w)
+        first, *layers = self._with_bias(w)
+        S_1, *starts = self._with_bias(start)
+        U_1, *changes = self._with_bias(u)
         _, *steps = self._with_bias(self._gradient)
+
+        def move(W: Array, S: Array, U: Array, by: Array) -> None:
+            U -= by
+            if apart is not None:
+                np.add(S, U, out=W)
+
         loss, n = 0.0, 0
         for block in _blocks(batches):
             order = np.concatenate(block)
@@ -178,14 +195,15 @@ class Perceptron:
                 losses, signal = self._losses_and_slopes(z, labels[i:j])
                 loss += float(losses.sum())
                 signal *= np.float32(rate() / (j - i))
-                for h, W, step in zip(inputs[::-1], layers[::-1], steps[::-1], strict=True):
+                backwards = (each[::-1] for each in (inputs, layers, starts, changes, steps))
+                for h, W, S, U, step in zip(*backwards, strict=True):
                     before = signal @ W[:-1].T
                     before *= self._slope(h[i:j, :-1])
-                    W -= np.matmul(h[i:j].T, signal, out=step)
+                    move(W, S, U, np.matmul(h[i:j].T, signal, out=step))
                     signal = before
                 moved[i:j] = signal
-            W_1 -= x.T @ moved
-            b_1 -= column_sums(moved)
+            move(first[:-1], S_1[:-1], U_1[:-1], x.T @ moved)
+            move(first[-1], S_1[-1], U_1[-1], column_sums(moved))
             n += len(order)
         return loss, n
 

@@ -17,14 +17,18 @@ from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models import details
+from v6_federated.models.questions import Asked
 from v6_federated.node import masking, own_results
 from v6_federated.node.kept_steps import keep
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
 from v6_federated.privacy.schema import Schema
+from v6_federated.privacy.summands import Count, Declared, Sum
+
+PRODUCTS = range(-64, 65)  # e of sums of products, which follows from the squares of the columns
 
 
-@partial
+@partial(sums=None)
 def describe(node: Node, *, raw: bool) -> dict[str, Any]:
     """Describe this node's data before anything else happens.
 
@@ -128,7 +132,7 @@ def _levels(node: Node, columns: Sequence[str]) -> dict[str, list[str]]:
     return {c: sorted(levels) for c, levels in named.items()}
 
 
-@partial
+@partial(sums=None)
 def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
     """Agree on keys with the other nodes of the block. Nothing here depends on rows.
 
@@ -148,7 +152,7 @@ def confirm(node: Node, *, roster: list[dict[str, Any]]) -> dict[str, Any]:
     return masking.confirm(node, node.request, roster)
 
 
-@partial
+@partial(sums={})
 def count_rows(node: Node) -> dict[str, Any]:
     """Do nothing: the number of rows is part of every sum.
 
@@ -161,7 +165,44 @@ def count_rows(node: Node) -> dict[str, Any]:
     return {}
 
 
-@partial(weights="one")
+def statistics(asked: Asked) -> Declared:
+    """Declare what a statistic is a sum of.
+
+    Args:
+        asked: what the task asks for.
+
+    Returns:
+        The declaration. Counts may be rounded at each node, or leave out what too few of its rows have.
+
+    Raises:
+        SafeError: the task lacks what the statistic is about.
+    """
+    name, columns = asked.settings["statistic"], len(asked.settings.get("columns") or ())
+    if name in ("moments", "present", "label"):
+        (c,) = (asked.array("center") if "center" in asked.arrays else _without_center(name)).shape
+        return {"count": Count(c), "first": Sum(c), "second": Sum(c)}
+    if name == "below":
+        return {"below": Count((columns, aggregates.EDGES), "hospital"), "step": Count(additive="hospital")}
+    if name == "classes":
+        return {"classes": Count(asked.classes, "hospital")}
+    if name == "levels":
+        of_levels = Count(sum(map(len, (asked.settings.get("known") or {}).values())), "hospital")
+        return {"counts": of_levels, "contributes": of_levels}
+    d = len(asked.array("mean"))
+    if name == "covariance":
+        return {name: Sum(d * (d + 1) // 2, unit=PRODUCTS)}
+    return {name: Sum(pca.read_block(d, asked.settings.get("draw"), asked.settings.get("block")).shape, unit=PRODUCTS)}
+
+
+def _without_center(statistic: str) -> Any:
+    """Refuse to answer with means where answers are added up."""
+    raise SafeError(
+        f"the task asks for a sum of {statistic} without the center that it is about: a sum of the nodes' means would "
+        "tell their numbers of rows"
+    )
+
+
+@partial(sums=statistics)
 def fit_step(
     node: Node,
     mean: Any = None,
@@ -217,8 +258,8 @@ def fit_step(
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
         return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), node.policy)}
     if statistic == "label":
-        moments: dict[str, Any] = pca.moments(node.numbers[:, None])
-        return moments if center is None else aggregates.about(moments, node.n, np.asarray(center, dtype=np.float64))
+        labels = node.numbers[:, None]
+        return aggregates.about(labels, np.asarray(center, np.float64)) if masked else pca.moments(labels)
     features, columns, policy = node.features, columns or [], node.policy
     if statistic == "product":
         policy.check_size(len(features.names) * (draw or 0), "the product with the block")
@@ -228,11 +269,14 @@ def fit_step(
     found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
     if not masked:
         return found
-    if center is not None and statistic in ("moments", "present"):
-        return aggregates.about(found, node.n, np.asarray(center, dtype=np.float64))
+    if statistic in ("moments", "present"):
+        X = features.numbers(columns if statistic == "present" else None)
+        if statistic == "present":
+            X = np.where(found["count"] > 0, X, np.nan)  # too few values count as none
+        return aggregates.about(X, np.asarray(center, np.float64))
     if statistic == "levels":
         rows = aggregates.counts_of(known or {}, found["levels"])
-        return {"counts": rows, "contributes": (rows > 0) * 1.0}
+        return {"counts": rows, "contributes": (rows > 0).astype(np.int64)}
     return found
 
 
@@ -247,7 +291,14 @@ def _check_center(node: Node, statistic: str, center: Any, columns: Sequence[str
         )
 
 
-@partial(weights="one")
+def cells_of_time(asked: Asked) -> dict[str, Count]:
+    """What ``count_events`` is a sum of. Only in a study no node rounds its own counts."""
+    cells, additive = times.cells(asked.settings.get("end")).shape, asked.only_in_a_study
+    of_cells = Count(cells, additive)
+    return {"counts": of_cells, "leavers": of_cells, "off_grain": Count(len(times.GRAINS), additive)}
+
+
+@partial(sums=cells_of_time)
 def count_events(node: Node, *, end: float | None = None) -> dict[str, Any]:
     """Count events and leavers up to the end of each cell of time, so that central can choose bins, see ``times.upto``.
 
@@ -267,11 +318,10 @@ def count_events(node: Node, *, end: float | None = None) -> dict[str, Any]:
     time, event = node.times(few_events=True)
     step = 1 if node.pinned else node.policy.minimum_rows_a_class
     counts, leavers = times.upto(time, event, end, step)
-    found = {"counts": counts, "leavers": leavers, "off_grain": times.off_grain(time, step)}
-    return {name: values.astype(np.float64) for name, values in found.items()}
+    return {"counts": counts, "leavers": leavers, "off_grain": times.off_grain(time, step)}
 
 
-@partial
+@partial(sums=None)
 def keep_steps(node: Node) -> dict[str, Any]:
     """Keep the job's fitted steps, so that later tasks only name them.
 
@@ -319,7 +369,25 @@ def forget(
     return {"organization_id": client.organization_id, "round": round, "n": 0}
 
 
-@partial(weights="one")
+def evaluated(asked: Asked) -> Declared:
+    """Declare what the last evaluation counts in addition.
+
+    Args:
+        asked: what the task asks for.
+
+    Returns:
+        The declaration.
+    """
+    if not asked.settings.get("last") or asked.noisy:
+        return {}
+    data = asked.job.data
+    calibrated = (
+        data.classes is not None and len(data.classes) == 2 and details.has_probabilities(asked.model, data.classes)
+    )
+    return details.summands(calibrated, len(data.levels), asked.classes)
+
+
+@partial(sums=evaluated)
 def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     """Evaluate a model: the decorator adds the evaluation to the answer.
 

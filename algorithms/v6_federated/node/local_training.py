@@ -33,6 +33,60 @@ class Descent:
         w -= g
 
 
+class Proximal:
+    """A step after FedProx's pull to the model that the node was sent (Li et al. 2020).
+
+    Args:
+        step: the step.
+        mu: the strength of the pull.
+        w_t: the model (d,) that it pulls to.
+    """
+
+    def __init__(self, step: Step, mu: float, w_t: Any) -> None:
+        self.step, self._mu, self._w_t = step, mu, w_t
+
+    def pull(self, w: Any, g: Any) -> None:
+        """Add the pull at ``w`` (d,) to ``g`` (d,), in place."""
+        g += self._mu * (w - self._w_t)
+
+    def __call__(self, w: Any, g: Any) -> None:
+        """Take a step from ``w`` (d,) in place; overwrite ``g`` (d,)."""
+        self.pull(w, g)
+        self.step(w, g)
+
+
+class Carried:
+    """The change u of a model, apart from what it started from: w = start + u is formed to evaluate gradients only.
+
+    In w <- w - eta g, float32 rounds at the last place of the w that central has sent: a large one would round each
+    hospital's change to whole numbers of central's choosing.
+
+    Attributes:
+        start: the model (d,) before the first step.
+        u: its change since (d,).
+
+    Args:
+        w: the model.
+    """
+
+    def __init__(self, w: Any) -> None:
+        self.start, self.u = w + 0, 0 * w
+
+    def take(self, step: Step, w: Any, g: Any) -> None:
+        """Take a step.
+
+        Args:
+            step: changes its first argument, the change.
+            w: the model, which follows.
+            g: its gradient, which may be overwritten.
+        """
+        if isinstance(step, Proximal):
+            step.pull(w, g)
+            step = step.step
+        step(self.u, g)
+        w[...] = self.start + self.u
+
+
 def batches(
     rng: np.random.Generator, n: int, epochs: int, batch_size: int | None, least: int = 1
 ) -> Iterator[Array | slice]:
@@ -125,14 +179,7 @@ def optimizer(local: LocalSGD, rates: Rates, w_t: Any) -> Step:
         step = _adam(rates)
     else:
         step = _with_momentum(rates, local.momentum) if local.momentum else Descent(rates)
-    if not local.proximal_mu:
-        return step
-
-    def proximal(w: Any, g: Any) -> None:
-        g += local.proximal_mu * (w - w_t)  # FedProx (Li et al. 2020)
-        step(w, g)
-
-    return proximal
+    return Proximal(step, local.proximal_mu, w_t) if local.proximal_mu else step
 
 
 def _with_momentum(rates: Rates, beta: float) -> Step:

@@ -355,7 +355,7 @@ def answer(
     node.state.stamp, node.key, node.pinned = T, f"block {sums.block}", session.mode == "pinned"
     if node.noising is not None and session.mode == "pinned":
         node.noising.shares = len(session.roster) - _colluders(folder)
-    words, rows = _part(node, session, sums, compute, arrays, T)
+    words, rows = _part(node, session, sums, compute, T)
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
     mask = notation.H("kept", T, node.state.loaded_stamp)
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
@@ -388,7 +388,6 @@ def _part(
     session: Session,
     sums: Sums,
     compute: Callable[[], Mapping[str, Any]],
-    arrays: Mapping[str, Array],
     T: bytes,
 ) -> tuple[tuple[Array, Array], int | None]:
     """What the node adds to a sum, and the rows that it is about; noise if it cannot compute its part.
@@ -406,10 +405,9 @@ def _part(
         return summing.failed(sums, secret, T), None
     try:
         own = node.policy.own_shuffle  # random numbers of the node's own; without them, all nodes give the same bits
-        nodes, whole = len(session.roster), node.noising is not None
         found = compute()
         node.check_failed()
-        return summing.encoded(sums, found, arrays, node.n, nodes, secret, T, dithered=own, whole=whole), node.n
+        return summing.encoded(sums, found, node.n, len(session.roster), secret, T, dithered=own), node.n
     except Exception as raised:
         error = node.failure or raised  # the first one is the reason
         if debugging():

@@ -16,7 +16,7 @@ from v6_federated.data.source import Rows
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import clipping, metrics
 from v6_federated.node import local_training, noising
-from v6_federated.node.local_training import Rates, Step
+from v6_federated.node.local_training import Carried, Rates, Step
 from v6_federated.node.rows import NodeRows
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
@@ -206,9 +206,61 @@ class Node(NodeRows):
             return self.rounded(loss / n)
         for X, y in itertools.islice(self.batches(passes, local.batch_size), steps):
             batch_loss, g = self.model.loss_and_gradient(w, X, y)
-            step(w, g)
+            self.take(step, w, g)
             loss, n = loss + len(y) * batch_loss, n + len(y)
         return self.rounded(loss / n)
+
+    def take(self, step: Step, w: Any, g: Any) -> None:
+        """Take a step; under masks, the model's change is carried apart from the model, see ``local_training.Carried``.
+
+        Args:
+            step: ``step(w, g)`` changes ``w`` in place, by what does not depend on ``w`` but for ``g``.
+            w: the model (d,), changed in place.
+            g: its gradient (d,), which may be overwritten.
+        """
+        if not self._carries:
+            step(w, g)
+            return
+        self._apart(w).take(step, w, g)
+
+    def change(self, w: Any, start: Any) -> Any:
+        """Say how a model has moved.
+
+        Args:
+            w: the model (d,), trained from ``start``.
+            start: what it was (d,).
+
+        Returns:
+            w - start, under masks without the rounding of w (d,).
+        """
+        u = self.carried(w, start)
+        return w - start if u is None else u
+
+    def carried(self, w: Any, start: Any) -> Any:
+        """The change of a model that was carried apart from it; None if there is none.
+
+        Args:
+            w: the model (d,).
+            start: what it was trained from (d,).
+        """
+        _, found = self._carried.get(id(w), (None, None))
+        return None if found is None or not bool((found.start == start).all()) else found.u
+
+    def _apart(self, w: Any) -> Carried:
+        """The change of a model, carried apart from it from its first step on."""
+        if id(w) not in self._carried:
+            self._carried[id(w)] = w, Carried(w)
+        return self._carried[id(w)][1]
+
+    @property
+    def _carries(self) -> bool:
+        """Whether the answer is a part of a sum."""
+        return self.job.aggregation != "plain"
+
+    @functools.cached_property
+    def _carried(self) -> dict[int, tuple[Any, Carried]]:
+        """The changes of models by the models' identity; the models are kept, so that no other has it."""
+        return {}
 
     def _descended(
         self, w: Any, step: Step, passes: int, batch_size: int | None, steps: int | None
@@ -220,7 +272,11 @@ class Node(NodeRows):
         if not hasattr(model, "descends") or not model.descends(batch_size):
             return None
         batches = itertools.islice(self._indices(passes, batch_size), steps)
-        found: tuple[float, int] = model.descend(w, self.rows.X, self.rows.y, batches, step.rate)
+        apart = None
+        if self._carries:
+            carried = self._apart(w)
+            apart = carried.start, carried.u
+        found: tuple[float, int] = model.descend(w, self.rows.X, self.rows.y, batches, step.rate, apart)
         return found
 
     def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:
@@ -231,7 +287,7 @@ class Node(NodeRows):
         X, y = self.model.asarray(self._rows.X), self.model.asarray(self._rows.y)
         for i in range(first, first + steps):
             self.check_time()
-            step(w, self._noisy_gradient(w, X, y, i, shared=False)[1])
+            self.take(step, w, self._noisy_gradient(w, X, y, i, shared=False)[1])
 
     def noisy_gradient(self, w: Any) -> Array:
         """Add up the clipped gradients of a sample of the rows, with the node's share of the block's noise.

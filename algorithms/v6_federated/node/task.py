@@ -3,12 +3,13 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast, overload
 
 import numpy as np
 from pydantic import BaseModel
 
+from v6_federated import models
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.database import named, read_database
@@ -25,7 +26,8 @@ from v6_federated.messages import codec, in_a_study, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
 from v6_federated.messages.step_length import check_steps, steps_asked
-from v6_federated.models import metrics
+from v6_federated.models import metrics, questions
+from v6_federated.models.questions import Asked
 from v6_federated.node import local_training, masking
 from v6_federated.node.masking import SAFE_ERRORS
 from v6_federated.node.node import Node
@@ -33,13 +35,13 @@ from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
 from v6_federated.node.silence import silent, subnormals_as_zero
 from v6_federated.privacy.environment import debugging
-from v6_federated.privacy.sums import Sums
+from v6_federated.privacy.summands import Declaration, Loss, Mean, check_declared
+from v6_federated.privacy.sums import Change, Sums
 
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
-
+A_MODEL: Declaration = {"weights": Mean(), "train_loss": Loss()}
 
 Function = Callable[..., dict[str, Any]]
-SumWeights = str | Mapping[str, Sequence[str]]
 
 
 @overload
@@ -48,14 +50,14 @@ def partial(function: Function) -> Function: ...
 
 @overload
 def partial(
-    *, weights: SumWeights = ..., own_model: bool = ..., single_answers: str = ...
+    *, sums: Declaration | None = ..., own_model: bool = ..., single_answers: str = ...
 ) -> Callable[[Function], Function]: ...
 
 
 def partial(
     function: Function | None = None,
     *,
-    weights: SumWeights = "share",
+    sums: Declaration | None = A_MODEL,
     own_model: bool = False,
     single_answers: str = "",
 ) -> Any:
@@ -67,9 +69,10 @@ def partial(
     Args:
         function: gets a ``Node``, the arrays that central sent, by name (those with the default None may be missing),
             and the settings as keyword arguments. It returns a dictionary of arrays, numbers, truth values and None.
-        weights: by which weight arrays may be summed under masks, see ``sums.Part``: one for all, or some for each by
-            name. Sums of an array by several weights are several equations about the nodes' arrays: from enough of
-            them, central could solve for one node's.
+        sums: what its answer is a sum of where central learns sums only, by the names of what it returns: ``Count``,
+            ``Sum``, ``Mean``, ``Loss`` and ``Truth``, or a function of what the task asks for that returns these, see
+            ``questions.Asked``. A node adds up nothing else. By default, the mean of the models and their loss. None:
+            it answers alone, and says nothing of rows.
         own_model: whether a request to evaluate is about the model that the function gives to
             ``Node.keep_own_model``, and not about the incoming weights.
         single_answers: why the function needs single answers, as ``central`` says it of a method; empty if its answers
@@ -81,7 +84,10 @@ def partial(
         JSON, with ``organization_id``, ``round`` and ``n``, the number of rows.
     """
     if function is None:
-        return functools.partial(partial, weights=weights, own_model=own_model, single_answers=single_answers)
+        return functools.partial(partial, sums=sums, own_model=own_model, single_answers=single_answers)
+    declaration = None if single_answers else sums
+    if declaration is not None:
+        check_declared(declaration)
     parameters = inspect.signature(function).parameters.values()
     wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
     required = [p.name for p in parameters if p.name in wanted and p.default is p.empty]
@@ -145,6 +151,7 @@ def partial(
         job: Any = None,
         round: Any = None,
         evaluate: str | None = None,
+        bands: int = 0,
         arrays: dict[str, Any] | None = None,
         sums: Any = None,
         mock_data: list[Any] | None = None,
@@ -162,11 +169,21 @@ def partial(
             if evaluate and "weights" not in wanted:  # some of these functions are not counted
                 raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
             checked = settings.validate(accepted, values)
+            told = Job.from_json(job)
+            told.check(organization, round)
+            received = codec.decode(arrays) if arrays else {}
+            summed = None
+            if sums is not None:  # before any row is read
+                if declaration is None:
+                    why = single_answers or "its answer is no sum"
+                    raise NodePermissionException(
+                        f"{function.__name__} needs aggregation=plain: {why}. {NOTHING_COMPUTED}"
+                    )
+                asked = Asked(told, values, received, bool(evaluate), bands)
+                summed = _sums(declaration, asked, request, sums)
             queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
             database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
             request.table = named(database)
-            told = Job.from_json(job)
-            told.check(organization, round)
             for batch_size in settings.with_role(checked, Role.BATCH):
                 if batch_size is not None and told.privacy is None:  # masks would hide why, and no row decides it
                     request.policy.check_batch(batch_size)
@@ -179,20 +196,12 @@ def partial(
             node = Node(organization, database, told, round, request, schema)
             if node.noising is not None and function.__name__ == "fit_step":
                 raise SafeError(UNCOVERED)
-            received = codec.decode(arrays) if arrays else {}
             compute = functools.partial(computed, node, checked, received, evaluate)
             rows: int | None
-            if sums is not None:
-                if single_answers:
-                    raise NodePermissionException(
-                        f"{function.__name__} needs aggregation=plain: {single_answers}. {NOTHING_COMPUTED}"
-                    )
-                asked = {"evaluate": evaluate, **values}
-                parts = Sums.from_json(sums)
-                parts.check_weights(weights)
-                _check_bands(node, parts)
-                summands = functools.partial(_summands, node, parts, compute)
-                answer, rows = masking.answer(node, request, function.__name__, parts, asked, received, summands)
+            if summed is not None:
+                summands = functools.partial(_summands, node, bands, received, compute)
+                binds = {"evaluate": evaluate, "bands": bands, **values}
+                answer, rows = masking.answer(node, request, function.__name__, summed, binds, received, summands)
             else:
                 alone = shared and function.__name__ in ALONE
                 if mode != "plain" and not alone:
@@ -221,7 +230,7 @@ def partial(
             ) from None
 
     made: Any = functools.update_wrapper(call, function)
-    made.single_answers = single_answers
+    made.single_answers, made.sums = single_answers, declaration
     return cast(Callable[..., dict[str, Any]], made)
 
 
@@ -248,46 +257,52 @@ def _as_model(node: Node, received: Mapping[str, Array]) -> Mapping[str, Any]:
     return received if node.job.model is None else {k: node.model.asarray(array) for k, array in received.items()}
 
 
+def _sums(declaration: Declaration, asked: Asked, request: Request, sums: Any) -> Sums:
+    """What this node's own code adds up, if it is what the task asks for. No row is read for it."""
+    if asked.job.model is not None:
+        spec = models.parse(asked.job.model)
+        request.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
+    own = request.policy.score_bands
+    # zeros in place of counts in bands that a node does not have would leave the other nodes alone in the sum
+    if type(asked.bands) is not int or (asked.bands and asked.bands != own):
+        raise SafeError(
+            f"the task asks for counts of scores in {asked.bands!r:.20} bands, and this node's operator has set {own} "
+            f"(V6_FEDERATED_SCORE_BANDS); ask for {own}, or for none"
+        )
+    return Sums.from_json(sums, questions.layout(declaration, asked))
+
+
 def _summands(
-    node: Node, sums: Sums, compute: Callable[[], tuple[dict[str, Any], dict[str, Any] | None]]
+    node: Node,
+    bands: int,
+    received: Mapping[str, Array],
+    compute: Callable[[], tuple[dict[str, Any], dict[str, Any] | None]],
 ) -> dict[str, Any]:
     """What the function returns, and the evaluation, as numbers that can be added to those of other nodes."""
     returned, evaluation = compute()
-    found = {k: _to_numpy(v) if hasattr(v, "cpu") else v for k, v in returned.items() if v is not None}
+    found = {k: _moved(node, v, received.get(k)) for k, v in returned.items() if v is not None}
     found |= {"n": node.n, "has train_loss": "train_loss" in found}
     found.setdefault("train_loss", 0.0)
     if node.job.data.regression:
         metrics.check_sum(node.n * float(found["train_loss"]))
-    asked = max(_bands(sums), default=0)
-    if evaluation is not None and node.noising is not None:
-        found |= {f"evaluation.{name}": value for name, value in evaluation.items()}
-        if "bands" in evaluation and not asked:
-            found["evaluation.bands"] = evaluation["bands"][..., :0]
-    elif evaluation is not None and node.job.data.regression:
+    if evaluation is None:
+        return found
+    if node.noising is not None:
+        counted = {**evaluation, "bands": evaluation["bands"] if bands else evaluation["bands"][..., :0]}
+    elif node.job.data.regression:
         counted = metrics.regression_to_sums(evaluation, node.job.loss)
-        found |= {f"evaluation.{name}": value for name, value in counted.items()}
-    elif evaluation is not None:
-        counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), asked)
-        found |= {f"evaluation.{name}": value for name, value in counted.items()}
-    return found
+    else:
+        counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), bands)
+    return found | {f"evaluation.{name}": value for name, value in counted.items()}
 
 
-def _bands(sums: Sums) -> set[int]:
-    """The numbers of bands in which a sum counts scores."""
-    return {part.shape[-1] if part.shape else 1 for part in sums.parts if part.name == "evaluation.bands"}
-
-
-def _check_bands(node: Node, sums: Sums) -> None:
-    """Refuse counts in other bands than the node's: zeros in their place would leave the other nodes alone in the sum.
-
-    It depends on the operator's limit, and on no row. None at all may be asked for, but not together with others.
-    """
-    own = node.policy.score_bands
-    if len(asked := _bands(sums)) > 1 or asked - {0, own}:
-        raise SafeError(
-            f"the task asks for counts of scores in {min(asked - {own}, default=own)} bands, and this node's operator "
-            f"has set {own} (V6_FEDERATED_SCORE_BANDS); ask for {own}, or for none"
-        )
+def _moved(node: Node, value: Any, sent: Array | None) -> Any:
+    """A value for sums: the change of an array that was sent, in place of the array."""
+    array = _to_numpy(value) if hasattr(value, "cpu") else value
+    if sent is None or not isinstance(array, np.ndarray) or array.shape != sent.shape:
+        return array
+    u = None if node.job.model is None else node.carried(value, node.model.asarray(sent))
+    return Change(np.subtract(array, sent, dtype=np.float64) if u is None else _to_numpy(u).astype(np.float64))
 
 
 def _check_in_a_study(checked: BaseModel, function: str, own_model: bool) -> None:

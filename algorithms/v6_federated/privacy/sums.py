@@ -1,9 +1,4 @@
-"""What a masked answer is a sum of: the parts that a task asks for, and what a node adds to each.
-
-A task names the parts; a node adds only these, and nothing else of what its function returns leaves. All parts are
-numbers in fixed point or counts, so that masks can be added to them (``secagg.encoding``). The parts are part of the
-request's transcript: two nodes that were asked for different parts have different masks.
-"""
+"""What a node adds to a sum, as words to which masks can be added, and what central reads from the words of a block."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,103 +8,14 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.privacy.exact import Exact
 from v6_federated.privacy.secagg import encoding, masks, notation
-from v6_federated.privacy.secagg.encoding import HEADER, Term
+from v6_federated.privacy.secagg.encoding import HEADER
+from v6_federated.privacy.summands import RUNGS, Layout, Part
 
-MOST_PARTS = 1000
 MOST_SEQ = 2**31
-RUNGS = tuple(range(-20, 261, 20))  # of sums whose size nobody knows: the next is 2^20 coarser
-FINEST = 2.0 ** (RUNGS[0] - encoding.FRACTION[64])  # the smallest value, except 0, that such a sum can have
+FINEST = 2.0 ** (RUNGS[0] - encoding.FRACTION[64])  # the smallest value, except 0, that a sum of any size can have
 BLUR = 36  # bits of the noise in the coarser words of a ladder
-WEIGHTS = ("one", "rows", "share", "equal")
-# truth values that may be counted: none of them follows from what rows hold, or a sum would count the hospitals above a
-# bound that the task chooses
-TRUTHS = ("has train_loss", "state_lost", "kept")
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of a sum.
-
-    Attributes:
-        name: the value's name among what the function returns; those of an evaluation begin with ``evaluation.``.
-        weight: what a node multiplies it by. "one": nothing. "rows": its rows n_k. "share": p_k = n_k / N, N the rows
-            of its block. "equal": 1 / K, K the nodes of its block. "equal/NAME": 1 / (K x), x its number NAME. With
-            "share" and "equal", the array of the same name that the task sent, if there is one, is subtracted first.
-        bits: 32 or 64.
-        shape: the value's shape.
-        exponent: e of its unit, 2^(e-30) or 2^(e-56); None for counts.
-    """
-
-    name: str
-    weight: str
-    bits: int
-    shape: tuple[int, ...] = ()
-    exponent: int | None = None
-
-    @property
-    def key(self) -> str:
-        """Its name among the parts of a sum."""
-        rung = "" if self.exponent is None else f" 2^{self.exponent}"
-        return f"{self.weight} {self.name}{rung}"
-
-    @property
-    def ladder(self) -> str:
-        """The key of the sum that parts at several scales tell together."""
-        return f"{self.weight} {self.name}"
-
-    def of(self, found: Mapping[str, Array]) -> Array:
-        """Its sum among decoded ones.
-
-        Args:
-            found: sums by the keys of their parts, and of ladders.
-
-        Returns:
-            The sum; that of its ladder if it is one of several scales.
-        """
-        return found[self.key if self.key in found else self.ladder]
-
-    @property
-    def term(self) -> Term:
-        """How it is encoded."""
-        return Term(self.key, 64 if self.bits == 64 else 32, self.shape, self.exponent)
-
-    @property
-    def checks(self) -> list[Term]:
-        """The checks that show if its sum has wrapped: means of arrays have some, as nobody knows their size."""
-        mean = bool(self.shape) and self.weight.partition("/")[0] in ("share", "equal")
-        return encoding.checks(self.exponent) if mean and self.exponent is not None else []
-
-    def to_json(self) -> list[Any]:
-        """The part as JSON."""
-        return [self.name, self.weight, self.bits, [*self.shape], self.exponent]
-
-    @classmethod
-    def from_json(cls, message: Any) -> "Part":
-        """Read a part.
-
-        Args:
-            message: what ``to_json`` made, or what a task claims to be one.
-
-        Returns:
-            The part.
-
-        Raises:
-            SafeError: it is none.
-        """
-        try:
-            name, weight, bits, shape, exponent = message
-            whole = all(type(n) is int and 0 <= n < 2**31 for n in shape) and len(shape) <= 4
-            rung = exponent is None or (type(exponent) is int and -64 <= exponent <= 280)
-            known = type(weight) is str and (weight in WEIGHTS or weight.startswith("equal/"))
-            fits = bits in (32, 64) and not (
-                bits == 32 and (exponent is None or not shape or weight in ("one", "rows"))
-            )
-            if not (type(name) is str and whole and rung and known and fits):
-                raise ValueError
-        except (TypeError, ValueError):
-            raise SafeError("the task asks for a malformed part of a sum; it must be as central sends it") from None
-        return cls(name, weight, bits, tuple(shape), exponent)
 
 
 @dataclass(frozen=True)
@@ -120,7 +26,9 @@ class Sums:
         seq: number of the request in its job; it rises.
         block: a number for the node's block, the same for all of its nodes.
         rows: N, the rows of the node's block; None until they are known.
-        parts: the parts.
+        parts: the parts, which follow from the function's declaration and the units.
+        digest: of the layout, hexadecimal.
+        units: width and e of each item of the layout whose unit central chooses.
         tags: confirmations of the agreed keys, by sender and receiver; they come with the first sums.
     """
 
@@ -128,112 +36,126 @@ class Sums:
     block: int
     rows: int | None
     parts: tuple[Part, ...]
+    digest: str = ""
+    units: tuple[tuple[int, int], ...] = ()
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """The request as JSON."""
-        return {
-            "seq": self.seq,
-            "block": self.block,
-            "rows": self.rows,
-            "parts": [p.to_json() for p in self.parts],
-            "tags": self.tags,
-        }
-
     @classmethod
-    def from_json(cls, message: Any) -> "Sums":
-        """Read a request.
+    def of(
+        cls,
+        layout: Layout,
+        seq: int,
+        block: int,
+        rows: int | None,
+        units: Sequence[tuple[int, int]] = (),
+        tags: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> "Sums":
+        """Ask for the sum of a layout.
 
         Args:
-            message: what ``to_json`` made, or what a task claims to be one.
+            layout: what the function declares.
+            seq: number of the request.
+            block: number of the block.
+            rows: N.
+            units: width and e of each item whose unit is chosen.
+            tags: confirmations.
 
         Returns:
             The request.
 
         Raises:
-            SafeError: it is none.
+            SafeError: these are no units of the layout.
+        """
+        parts = layout.parts(units)
+        return cls(seq, block, rows, parts, layout.digest, tuple((bits, e) for bits, e in units), tags or {})
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as JSON: it says nothing of the parts but their units."""
+        return {
+            "seq": self.seq,
+            "block": self.block,
+            "rows": self.rows,
+            "layout": self.digest,
+            "units": [[*unit] for unit in self.units],
+            "tags": self.tags,
+        }
+
+    @classmethod
+    def from_json(cls, message: Any, layout: Layout) -> "Sums":
+        """Read a request.
+
+        Args:
+            message: what ``to_json`` made, or what a task claims to be one.
+            layout: what this node's own code declares.
+
+        Returns:
+            The request.
+
+        Raises:
+            SafeError: it is none, or is about another layout.
         """
         wrong = SafeError("the task asks for a malformed sum; it must be as central sends it")
-        if not isinstance(message, dict) or set(message) != {"seq", "block", "rows", "parts", "tags"}:
+        if not isinstance(message, dict) or set(message) != {"seq", "block", "rows", "layout", "units", "tags"}:
             raise wrong
-        seq, rows, parts, tags = message["seq"], message["rows"], message["parts"], message["tags"]
-        block = message["block"]
+        seq, block, rows, tags = message["seq"], message["block"], message["rows"], message["tags"]
         if type(block) is not int or not 0 <= block < 2**53:
             raise wrong
         if type(seq) is not int or not 0 < seq < MOST_SEQ or not isinstance(tags, dict):
             raise wrong
         if rows is not None and (type(rows) is not int or not 0 < rows < 2**40):
             raise wrong
-        if not isinstance(parts, list) or len(parts) > MOST_PARTS:
-            raise wrong
-        found = tuple(map(Part.from_json, parts))
-        if len({part.key for part in found}) < len(found):
-            raise SafeError("the task asks for the same part of a sum twice")
-        return cls(seq, block, rows, found, tags)
-
-    def check_weights(self, weights: str | Mapping[str, Sequence[str]]) -> None:
-        """Refuse sums of arrays by other weights than the function's.
-
-        Args:
-            weights: the weight of all arrays, or the weights of each by name.
-
-        Raises:
-            SafeError: a part has another one.
-        """
-        for part in self.parts:
-            expected = [weights] if isinstance(weights, str) else [*weights.get(part.name, ())]
-            if part.shape and not part.name.startswith("evaluation.") and part.weight not in expected:
-                raise SafeError(
-                    f"the task asks for a sum of {part.name[:40]} with the weight {part.weight[:40]}; expected "
-                    f"{' or '.join(expected) or 'no such sum'}: from sums with several weights, central could solve "
-                    "for a single node's numbers"
-                )
+        if message["layout"] != layout.digest:
+            raise SafeError(
+                "the task asks for another sum than this node's code declares; central must run the same version of "
+                "the same image, and ask for nothing else"
+            )
+        if rows is None and any(item.weight == "share" for item in layout.items):
+            raise SafeError("the task asks for a sum of means without the number of rows; expected those of the block")
+        return cls.of(layout, seq, block, rows, message["units"], tags)
 
     @property
     def layout(self) -> list[Any]:
         """What the transcript holds of the request, besides its number."""
-        return [self.block, self.rows, [part.to_json() for part in self.parts]]
-
-    def of(self, bits: int) -> list[Part]:
-        """The parts of 32 or of 64 bits, in their order."""
-        return [part for part in self.parts if part.bits == bits]
+        return [self.block, self.rows, self.digest, [[*unit] for unit in self.units]]
 
     def words(self, bits: int) -> int:
         """How many words of 32 or of 64 bits an answer has."""
-        numbers = sum(int(np.prod(part.shape, dtype=np.int64)) for part in self.of(bits))
+        numbers = sum(part.term.size for part in self.parts if part.bits == bits)
         return numbers + (HEADER + sum(len(part.checks) for part in self.parts) if bits == 64 else 0)
+
+
+@dataclass(frozen=True)
+class Change:
+    """How far an array that the task has sent has moved: float64, which a mean adds up as it is."""
+
+    array: Array
 
 
 def encoded(
     sums: Sums,
     found: Mapping[str, Any],
-    sent: Mapping[str, Array],
     n: int,
     nodes: int,
     secret: bytes,
     T: bytes,
     dithered: bool = False,
-    whole: bool = False,
 ) -> tuple[Array, Array]:
     """Encode what a node adds to a sum.
 
     Args:
         sums: the sum that the task asks for.
         found: what the function returned, by name: arrays and numbers.
-        sent: the arrays that the task sent.
         n: n_k, the node's rows.
         nodes: K, the nodes of its block.
         secret: 32 bytes that only this node knows.
         T: the request's transcript.
         dithered: whether the node adds random numbers of its own before it rounds, see ``encoding.dither``.
-        whole: whether arrays of whole numbers may have noise that the nodes of the block share. Then only their exact
-            sum has all of it: a weighted sum, or one of numbers that each node rounds, would be about single nodes.
 
     Returns:
         Its words of 32 and of 64 bits, before masks.
 
     Raises:
-        SafeError: the function returns no such value, one of another shape, or one that is not finite.
+        SafeError: the function returns no such value, one of another kind or shape, or one that is not finite.
     """
     words: dict[int, list[Array]] = {32: [], 64: [np.array([1, 0], masks.WORDS[64])]}
     checks, blurs = [], _blurs(sums, secret, T)
@@ -245,14 +167,12 @@ def encoded(
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
         for part in sums.parts:
             given = found.get(part.name)
-            if (
-                whole
-                and isinstance(given, np.ndarray)
-                and given.dtype.kind in "iu"
-                and (part.weight != "one" or part.exponent is not None)
-            ):
-                raise SafeError(f"the task asks for {part.name[:40]} with weights or rounded; expected the exact sum")
-            value = _value(part, sums, found, sent, n, nodes)
+            if isinstance(given, Exact) and part.weight == "one" and part.exponent is not None:
+                added = encoding.dither(secret, T, part.key, part.term.size) if dithered else None
+                q = given.encode(part.term, added)
+                words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)
+                continue
+            value = _value(part, sums, found, n, nodes)
             q = encode(part.term, value, part.key)
             words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)  # modulo 2^64
             if terms := part.checks:
@@ -281,43 +201,33 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
     return y32, y64
 
 
-def _value(part: Part, sums: Sums, found: Mapping[str, Any], sent: Mapping[str, Array], n: int, nodes: int) -> Array:
+def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int) -> Array:
     if part.name not in found and part.exponent is None and not part.shape:
-        return np.zeros(())  # a truth value that is false
+        return np.zeros((), np.int64)  # a truth value that is false
     if part.name not in found:
-        raise SafeError(f"the task asks for a sum of {part.name[:40]}, which this function does not return")
+        raise SafeError(f"the function declares a sum of {part.name}, and does not return it")
     given = found[part.name]
-    value = np.asarray(given, dtype=np.float64)
+    value = given.array if isinstance(given, Change) else np.asarray(given)
     if value.shape != part.shape:
-        raise SafeError(f"the task asks for a sum of {part.name[:40]} in another shape; expected {value.shape}")
+        raise SafeError(f"the function returns {part.name} in another shape than it declares: {value.shape}")
+    # of whole numbers with noise that the nodes of a block share, only the exact sum has all of it
+    if (part.exponent is None) != (value.dtype.kind in "iub") and (part.exponent is None or value.shape):
+        raise SafeError(f"the function returns {part.name} as {value.dtype}; Count is for whole numbers, and only it")
+    if part.exponent is None:
+        return value.astype(np.int64)
+    value = value.astype(np.float64)
     weight, _, divisor = part.weight.partition("/")
-    if not _may_be_weighted(part.name, weight, given):
-        raise SafeError(f"the task asks for a sum of {part.name[:40]} with the weight {weight}, which is not allowed")
-    if weight in ("share", "equal") and part.name in sent and sent[part.name].shape == value.shape:
-        value = value - sent[part.name]
     if weight == "rows":
         return value * n
     if weight == "share":
-        if sums.rows is None:
-            raise SafeError("the task asks for a mean over rows without their number; expected the rows of the block")
+        assert sums.rows is not None  # checked when the request was read
         return value * (n / sums.rows)
-    if weight == "equal":
-        if not divisor:
-            return value / nodes
+    if weight == "equal" and divisor:
         x = found.get(divisor)
-        if type(x) not in (int, float) or divisor == "n" or divisor.endswith("loss"):
-            raise SafeError(f"the task divides by {divisor[:40]}, which this function does not return")
+        if type(x) not in (int, float):
+            raise SafeError(f"the function divides {part.name} by {divisor}, and does not return it")
         return value / (nodes * x) if x else value * 0
-    return value
-
-
-def _may_be_weighted(name: str, weight: str, given: Any) -> bool:
-    """Whether a value may be a part with this weight: sums of squared numbers of rows would show more than a sum."""
-    if isinstance(given, np.ndarray) and not name.startswith("evaluation."):
-        return weight in ("one", "share", "equal")
-    if name == "train_loss":
-        return weight == "rows"
-    return weight == "one" and (name in (*TRUTHS, "n", "step") or name.startswith("evaluation."))
+    return value / nodes if weight == "equal" else value
 
 
 def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int, dict[str, Array], list[Part]]:
@@ -358,20 +268,6 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
             wrapped.append(part)
     nodes, lost = (int(word) for word in words[64][:HEADER])
     return nodes, lost, found, wrapped
-
-
-def ladder(name: str, shape: tuple[int, ...] = (), weight: str = "one") -> list[Part]:
-    """Ask for sums whose size nobody knows: at several scales at once.
-
-    Args:
-        name: the value's name.
-        shape: its shape.
-        weight: its weight.
-
-    Returns:
-        The parts.
-    """
-    return [Part(name, weight, 64, shape, e) for e in RUNGS]
 
 
 def _rungs(sums: Sums) -> dict[str, list[Part]]:

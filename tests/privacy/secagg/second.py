@@ -163,6 +163,21 @@ def transcript(R, request):
     )
 
 
+def layout_digest(items):
+    """Of [[name, weight, shape, unit, additive], ...]."""
+    return H("layout", canonical(items).encode())
+
+
+def terms(items, units):
+    """The terms of an answer, whose words follow in this order; the request has a unit for each mean and each range."""
+    found, units = [], list(units)
+    for name, _, shape, unit, _ in items:
+        chosen = unit == "mean" or isinstance(unit, list)
+        scales = [units.pop(0)] if chosen else [[64, e] for e in (range(-20, 261, 20) if unit == "any" else [unit])]
+        found += [{"name": name, "bits": bits, "shape": shape, "exponent": e} for bits, e in scales]
+    return found
+
+
 def mask(K, T, bits, size):
     key = expand(K, enc(f"mask{bits}", T))
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(size * bits // 8))
@@ -185,10 +200,15 @@ def encode(term, values):
 
 
 def dither(secret, T, key, size):
-    words = mask(expand(secret, enc("dither", T, key)), T, 64, size)
-    halves = [(word & 0xFFFFFFFF, word >> 32) for word in map(int, words)]
-    signed = [(a - (a >> 31 << 32), b - (b >> 31 << 32)) for a, b in halves]
-    return [(a + b) / 2**32 for a, b in signed]
+    """Two numbers of two words: Box and Muller. The last digits depend on the machine's logarithm."""
+    half = (size + 1) // 2
+    words = [word >> 11 for word in mask(expand(secret, enc("dither", T, key)), T, 64, 2 * half)]
+    first, last = [], []
+    for v, w in zip(words[:half], words[half:], strict=True):
+        length, angle = 2 * math.sqrt(-2 * math.log((v + 1) / 2**53)), 2 * math.pi * w / 2**53
+        first.append(length * math.cos(angle))
+        last.append(length * math.sin(angle))
+    return (first + last)[:size]
 
 
 def factors(T, size):
@@ -222,17 +242,19 @@ ZERO_POINTS = [  # small order: every private key agrees with them on zero
     "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 ]
-LAYOUT = [
-    {"name": "update", "bits": 32, "shape": [2, 2], "exponent": 3},
-    {"name": "rows", "bits": 64, "shape": [], "exponent": None},
-    {"name": "loss", "bits": 64, "shape": [2], "exponent": 10},
+ITEMS = [
+    ["update", "share", [2, 2], "mean", "hospital"],
+    ["rows", "one", [], None, "row"],
+    ["loss", "one", [2], 10, "row"],
 ]  # the checks of the update follow
+UNITS = [[32, 3]]
+LAYOUT = terms(ITEMS, UNITS)
 REQUEST = {
     "seq": 7,
     "round": 2,
     "method": "fedavg",
     "function": "client_update",
-    "layout": LAYOUT,
+    "layout": [1, 303, layout_digest(ITEMS).hex(), UNITS],
     "arguments": {
         "lr": 0.1,
         "epochs": 5,
@@ -266,6 +288,7 @@ def vectors():
             "hospitals": [h | {"written": written(h["S"])} for h in hospitals],
             "study": study | {"blocks": [[0, 1, 2], [3, 4, 5, 6]], "digest": digest, "code": base32(digest[:30])},
             "masked_study": H("masked", job),
+            "layout": {"items": ITEMS, "units": UNITS, "digest": layout_digest(ITEMS), "terms": LAYOUT},
             "request": REQUEST,
             "canonical_arguments": canonical(REQUEST["arguments"]),
             "blocks": blocks,
@@ -323,7 +346,7 @@ def _negatives(block, made, study, job, version):
     wrong = bytearray(made["pairs"][0]["tag"])
     wrong[31] ^= 1
     other = REQUEST | {"arrays": REQUEST["arrays"] | {"b": ["f8", [1], [math.nextafter(0.5, 1)]]}}
-    wrapped = [[1.5, -9.0, 2.0**40, -(2.0**31), 1e290], [2.0**64, -1.0, 2.0**63, -(2.0**70)]]
+    wrapped = [[1.5, -9.0, 2.0**40, -(2.0**31), 1e290], [2**63 - 1, -1, -(2**63), 2**53 + 1]]
     terms = [{"bits": 32, "exponent": 0}, {"bits": 64, "exponent": None}]
     return {
         "zero_points": ZERO_POINTS,

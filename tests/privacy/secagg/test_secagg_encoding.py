@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.secagg.encoding import Term, checks, decode, dither, encode, factors, has_wrapped
-from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
+from v6_federated.privacy.secagg.encoding import SIGMA, Term, checks, decode, dither, encode, factors, has_wrapped
+from v6_federated.privacy.secagg.masks import mask
+from v6_federated.privacy.secagg.notation import MOST_HOSPITALS, enc, expand
 
 FINITE = st.floats(width=64, allow_nan=False, allow_infinity=False)
 
@@ -25,13 +26,16 @@ def add(words):
 
 def test_vectors(vectors):
     update, rows, loss = (
-        Term(t["name"], t["bits"], tuple(t["shape"]), t["exponent"]) for t in vectors["request"]["layout"]
+        Term(t["name"], t["bits"], tuple(t["shape"]), t["exponent"]) for t in vectors["layout"]["terms"]
     )
     check = checks(update.exponent)
     for block in vectors["blocks"]:
         T = bytes.fromhex(block["T"])
         for answer in block["answers"]:
-            values = {t.name: np.array(answer["values"][t.name], float).reshape(t.shape) for t in (update, rows, loss)}
+            values = {
+                t.name: np.array(answer["values"][t.name], np.int64 if t is rows else float).reshape(t.shape)
+                for t in (update, rows, loss)
+            }
             total = np.asarray(values["update"].reshape(-1) @ factors(T, update.size))
             words = [encode(rows, values["rows"]), encode(loss, values["loss"]), *(encode(c, total) for c in check)]
             assert encode(update, values["update"]).tolist() == answer["q32"]
@@ -53,7 +57,8 @@ def test_vectors(vectors):
 def test_numbers_that_wrap(vectors):
     for wrapped in vectors["negatives"]["wrapped"]:
         term = vector(wrapped["bits"], len(wrapped["values"]), wrapped["exponent"])
-        assert encode(term, np.array(wrapped["values"], float)).tolist() == wrapped["words"]
+        kind = np.int64 if term.exponent is None else float
+        assert encode(term, np.array(wrapped["values"], kind)).tolist() == wrapped["words"]
 
 
 @given(st.lists(FINITE, max_size=9), st.integers(-40, 40), st.sampled_from([32, 64]))
@@ -64,9 +69,10 @@ def test_both_implementations_encode_alike(values, e, bits):
     assert words.dtype.itemsize * 8 == bits
 
 
-@given(st.lists(st.integers(-(2**60), 2**60).map(float), max_size=9))
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9))
 def test_both_implementations_encode_counts_alike(values):
-    words = encode(vector(64, len(values), None), np.array(values, np.float64))
+    """Without a detour through float64, which has 53 bits."""
+    words = encode(vector(64, len(values), None), np.array(values, np.int64))
     assert words.tolist() == second.encode({"bits": 64, "exponent": None}, values)
 
 
@@ -164,7 +170,7 @@ def test_counts_are_exact():
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_refused(wrong):
-    for term in (vector(32, 2, 0), vector(64, 2, 0), vector(64, 2, None)):
+    for term in (vector(32, 2, 0), vector(64, 2, 0)):
         with pytest.raises(SafeError, match="not finite"):
             encode(term, np.array([wrong, 1.0]))
     with pytest.raises(SafeError, match="not finite in units of"):
@@ -207,9 +213,10 @@ def test_the_rounding_that_the_module_claims():
 
 
 def test_dither_is_what_the_specification_says():
-    found = dither(b"s" * 32, b"T" * 32, "share weights", 50)
-    assert found.tolist() == second.dither(b"s" * 32, b"T" * 32, "share weights", 50)
-    assert (found != dither(b"t" * 32, b"T" * 32, "share weights", 50)).all()
+    for size in (0, 1, 2, 51):
+        found = dither(b"s" * 32, b"T" * 32, "share weights", size)
+        assert found == pytest.approx(second.dither(b"s" * 32, b"T" * 32, "share weights", size), abs=1e-12)
+    assert (found != dither(b"t" * 32, b"T" * 32, "share weights", 51)).all()
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -220,10 +227,42 @@ def test_dither_hides_on_which_side_of_a_threshold_a_value_lies(bits):
     for k, x in enumerate([0.0, 0.1, 0.49, 0.5, 0.51, 0.9, 1.0]):
         added = dither(bytes([k]) * 32, b"T" * 32, "x", size)
         words = encode(term, np.full(size, x * unit), added).view(f"<i{bits // 8}")
-        assert abs(words.mean() - x) < 5 * 0.5 / math.sqrt(size)
-        assert abs(words.var() - 0.25) < 0.01
+        variance = SIGMA**2 + 1 / 12
+        assert abs(words.mean() - x) < 5 * math.sqrt(variance / size)
+        assert abs(words.var() - variance) < 5 * variance * math.sqrt(2 / size)
     without = [int(encode(vector(bits, 1, exponent), np.array([x * unit]))[0]) for x in (0.49, 0.51)]
     assert without == [0, 1]  # without dither, a sum of such numbers counts who is above
+
+
+def two_uniform(secret, T, key, size):
+    """The dither that hid two moments only."""
+    halves = mask(expand(secret, enc("dither", T, key)), T, 64, size).view("<i4").astype(np.float64)
+    return np.ldexp(halves[0::2] + halves[1::2], -32)
+
+
+def rounded(drawn, x, size, k):
+    """Many draws of a hospital's value x, in units, after rounding."""
+    words = encode(vector(64, size, 56), np.full(size, x), drawn(bytes([k]) * 32, b"T" * 32, "x", size))
+    return words.view("<i8")
+
+
+def third_cumulant(y, x):
+    """Of draws of y, about x; of a sum over hospitals it is the sum of theirs."""
+    z = y - x
+    return float(np.mean(z**3) - 3 * np.mean(z) * np.mean(z**2))
+
+
+def test_no_moment_of_a_sum_tells_how_it_is_divided():
+    """Two uniform numbers hid two moments. The third cumulant was x / 4 - x^3, and the share of even numbers in x told
+    still more: 41 sums in units that central chose told single hospitals' numbers. Now neither depends on x.
+    """
+    size, error = 2_000_000, 5 / math.sqrt(2_000_000)
+    for k, x in enumerate((0.0, 0.25, 0.5)):
+        before, now = (rounded(drawn, x, size, k) for drawn in (two_uniform, dither))
+        assert abs(third_cumulant(before, x) - (x / 4 - x**3)) < 0.01 * (abs(x / 4 - x**3) + 0.1)
+        assert abs(third_cumulant(now, x)) < error * 32  # the deviation of the cube of such a Gaussian
+        assert abs(np.mean((-1.0) ** before) - {0.0: 0.5, 0.25: 0.375, 0.5: 0.0}[x]) < error
+        assert abs(np.mean((-1.0) ** now)) < error
 
 
 def test_counts_are_not_dithered():

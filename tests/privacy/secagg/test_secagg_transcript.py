@@ -1,6 +1,5 @@
 """The transcript: whatever changes the answer changes it, and nothing else does."""
 
-import copy
 import math
 
 import numpy as np
@@ -67,15 +66,9 @@ def test_each_part_counts(vectors, change):
 
 
 def test_each_layout_field_counts(vectors):
-    for i, name, value in [
-        (0, "name", "u"),
-        (0, "bits", 64),
-        (0, "shape", [4]),
-        (0, "exponent", 4),
-        (1, "exponent", 0),
-    ]:
-        layout = copy.deepcopy(vectors["request"]["layout"])
-        layout[i][name] = value
+    for i, value in enumerate([2, 304, "0" * 64, [[32, 4]]]):
+        layout = [*vectors["request"]["layout"]]
+        layout[i] = value
         assert of(vectors["request"] | {"layout": layout}) != of(vectors["request"])
 
 

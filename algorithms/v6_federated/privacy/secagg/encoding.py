@@ -9,7 +9,7 @@ thirty bounds would find it.
 What is guaranteed, if all N <= 100 hospitals of a block are honest:
 
 - If the true sum is below 2^(e+1) in 32 bits, or 2^(e+7) in 64 bits, the decoded one differs from it by at most N / 2
-  units, or 3 N / 2 with dither, besides float64's own rounding. Counts are exact below 2^63.
+  units, or 18 N with dither (2 sqrt(N) as a rule), besides float64's own rounding. Counts are exact below 2^63.
 - A larger sum wraps. A check of a term, the sum of its values times factors that nobody can foresee, is sent in 64 bits
   and shows it, but for one time in 65,536. It is sent in several units, each 2^40 coarser: a number of 2^117 units or
   more, in float64, is a multiple of 2^64 units, and would vanish.
@@ -32,6 +32,8 @@ from v6_federated.privacy.secagg.notation import enc, expand
 FRACTION = {32: 30, 64: 56}  # 2^e is 2^30 or 2^56 units
 EXPONENTS = {32: range(-60, 61), 64: range(-64, 281)}  # which e are accepted
 HEADER = 2  # words: 1, and 1 if the node could not compute its part
+SIGMA = 2.0  # units of dither, its standard deviation
+MOST_DITHER = 18  # units by which dither and rounding move a value at most
 CHECKS = (32, 72, 112, 152, 192, 232)  # e of checks is larger by so much: they are sums of many values
 
 
@@ -73,11 +75,20 @@ class Term:
 
 
 def dither(secret: bytes, T: bytes, key: str, size: int) -> Array:
-    """Draw what a hospital adds to its values before it rounds them, in units.
+    """Draw what a hospital adds to its values before it rounds them, in units: Gaussian, of ``SIGMA`` units.
 
-    Central chooses the unit. Without dither, it could choose one so coarse that rounding counts the hospitals above a
-    threshold. With the sum of two uniform numbers, the rounded value has the exact one as its mean and a variance of a
-    quarter, whatever the value is (Lipshitz, Wannamaker and Vanderkooy 1992).
+    Central chooses the unit, and without dither, one so coarse that rounding counts the hospitals above a threshold.
+    With it, the rounded number y of a value x has the characteristic function, by Poisson's summation,
+
+        E exp(i t y) = sum over whole m of exp(i (t + 2 pi m) x) phi(t + 2 pi m) sin(t / 2 + pi m) / (t / 2 + pi m),
+
+    for the one phi of the dither. The term m = 0 is that of x + dither + a uniform number: of a sum over hospitals, it
+    depends on the sum of their x alone. All others are below phi(2 pi) = exp(-2 pi^2 SIGMA^2) = 5e-35 near t = 0, and
+    so is what each moment tells of x besides. The sum of two uniform numbers, used before, has phi(2 pi) = 0 with its
+    first derivative only: the third cumulant was x / 4 - x^3 (Lipshitz, Wannamaker and Vanderkooy 1992).
+
+    Box and Muller's formula in float64 makes the numbers from words of 53 bits, so that none is above 8.6 SIGMA; its
+    rounding moves phi by less than 2^-40.
 
     Args:
         secret: 32 bytes that only this hospital knows.
@@ -86,10 +97,15 @@ def dither(secret: bytes, T: bytes, key: str, size: int) -> Array:
         size: how many.
 
     Returns:
-        Numbers from -1 to 1, most of them near 0, float64 (size,).
+        Numbers, float64 (size,).
     """
-    halves = mask(expand(secret, enc("dither", T, key)), T, 64, size).view("<i4").astype(np.float64)
-    return np.ldexp(halves[0::2] + halves[1::2], -32)
+    half = -(-size // 2)
+    words = mask(expand(secret, enc("dither", T, key)), T, 64, 2 * half) >> np.uint64(11)
+    v, w = np.split(words.view(np.int64).astype(np.float64), 2)
+    length = SIGMA * np.sqrt(-2 * np.log((v + 1) * 2.0**-53))
+    w *= 2 * np.pi * 2.0**-53
+    drawn = np.concatenate([length * np.cos(w), length * np.sin(w)])
+    return drawn[:size]
 
 
 def encode(term: Term, values: Array, dither: Array | None = None) -> Array:
@@ -98,21 +114,26 @@ def encode(term: Term, values: Array, dither: Array | None = None) -> Array:
     Args:
         term: what they are.
         values: the values, in the term's shape.
-        dither: what is added before rounding, in units (size,); None adds nothing. Counts are not rounded.
+        dither: what is added before rounding, in units (size,); None adds nothing. Counts are never rounded.
 
     Returns:
         The words of the flattened values, uint32 or uint64.
 
     Raises:
-        SafeError: the values have another shape, or are not finite.
+        SafeError: the values have another shape, are not finite, or are fractions where counts are expected.
     """
+    if np.shape(values) != term.shape:
+        raise SafeError(f"the values of {term.name} have shape {np.shape(values)}; expected {term.shape}")
+    if term.exponent is None:
+        if values.dtype.kind not in "iu":
+            raise SafeError(f"the values of {term.name} are {values.dtype.name}; counts are whole numbers")
+        counts: Array = values.reshape(-1).astype(np.int64).astype(WORDS[64])
+        return counts
     numbers = np.asarray(values, dtype=np.float64)
-    if numbers.shape != term.shape:
-        raise SafeError(f"the values of {term.name} have shape {numbers.shape}; expected {term.shape}")
-    unit = 0 if term.exponent is None else term.exponent - FRACTION[term.bits]
+    unit = term.exponent - FRACTION[term.bits]
     with np.errstate(over="ignore", invalid="ignore"):
         x: Array = numbers.reshape(-1) * 2.0**-unit  # exact
-        if dither is not None and term.exponent is not None:
+        if dither is not None:
             x += dither
         np.rint(x, out=x)
     largest = np.abs(x).max(initial=0.0)  # NaN if any is
@@ -165,13 +186,13 @@ def has_wrapped(exponent: int, total: float, told: Sequence[float]) -> bool:
         told: the decoded sums of the checks.
 
     Returns:
-        Whether numbers have wrapped: these are off by 2^(e+2) or more. Roundings are off by much less than 2^(e+1), or
-        than 2^7 units of a coarse check.
+        Whether numbers have wrapped: these are off by 2^(e+2) or more. Roundings and dither are off by much less than
+        2^(e+1), or than 2^9 units of a coarse check: 25 standard deviations of the dither of a hundred hospitals.
     """
     for check, value in zip(checks(exponent), told, strict=True):
         assert check.exponent is not None
         off = math.remainder(total - value, 2.0 ** (check.exponent + 64 - FRACTION[64]))  # the check may wrap as well
-        if abs(off) > max(2.0 ** (exponent + 1), 2.0 ** (check.exponent + 7 - FRACTION[64])):
+        if abs(off) > max(2.0 ** (exponent + 1), 2.0 ** (check.exponent + 9 - FRACTION[64])):
             return True
     return False
 

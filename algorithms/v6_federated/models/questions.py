@@ -1,0 +1,120 @@
+"""What a task asks nodes for, as nodes and central read it alike: the layout of the sum follows from public values."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from v6_federated import models
+from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
+from v6_federated.messages.job import Job
+from v6_federated.models import Model, metrics
+from v6_federated.privacy.summands import Additive, Count, Declaration, Item, Layout, each
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a task says, as far as the layout of its sum follows from it. No row decides any of it.
+
+    Attributes:
+        job: what central tells all nodes.
+        settings: the function's settings, as they were sent.
+        arrays: the arrays that were sent.
+        evaluates: whether the model is evaluated.
+        bands: in how many bands the evaluation counts scores; 0 means that it counts none.
+    """
+
+    job: Job
+    settings: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    evaluates: bool = False
+    bands: int = 0
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Length of the model.
+
+        Raises:
+            SafeError: the job names no model, or one without a length.
+        """
+        size = models.parameters(self._spec) or self.model.size
+        if size is None:
+            raise SafeError(f"the model {self._spec['name']} has no length, so that none of its arrays is added up")
+        return size
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """The model."""
+        return models.build(self._spec)
+
+    @property
+    def regression(self) -> bool:
+        """Whether the label is a number."""
+        return self.job.data.regression
+
+    @property
+    def noisy(self) -> bool:
+        """Whether nodes add noise."""
+        return self.job.privacy is not None
+
+    @property
+    def only_in_a_study(self) -> Additive:
+        """What sums of counts are additive in that nodes round, join or leave out by their own limits elsewhere."""
+        return "row" if self.job.aggregation == "pinned" else "hospital"
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.job.data.classes or ())
+
+    def array(self, name: str, dimensions: int = 1) -> Array:
+        """An array that was sent.
+
+        Args:
+            name: its name.
+            dimensions: how many it must have.
+
+        Raises:
+            SafeError: it is missing, or has another number of dimensions.
+        """
+        found = self.arrays.get(name)
+        if found is None or found.ndim != dimensions:
+            raise SafeError(f"the task lacks the array {name} in {dimensions} dimension(s); send it as central does")
+        return found
+
+    @property
+    def _spec(self) -> dict[str, Any]:
+        if self.job.model is None:
+            raise SafeError("the task asks for a sum about a model, and its job names none; send it as central does")
+        return models.parse(self.job.model)
+
+
+def layout(declaration: Declaration, asked: Asked) -> Layout:
+    """Derive what an answer is a sum of.
+
+    Args:
+        declaration: what the function declares.
+        asked: what the task says.
+
+    Returns:
+        The node's number of rows, what the function declares, and the evaluation if one is asked for.
+
+    Raises:
+        SafeError: the task does not fit the function.
+    """
+    try:
+        declared = declaration(asked) if callable(declaration) else declaration
+        items: list[Item] = Count().items("n", asked)
+        items += [item for name, summand in each(declared) for item in summand.items(name, asked)]
+        if asked.evaluates:
+            of = metrics.summands(asked.classes, asked.bands, asked.job.loss, asked.regression, asked.noisy)
+            items += [item for name, summand in each(of) for item in summand.items(f"evaluation.{name}", asked)]
+    except SafeError:
+        raise
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:  # a malformed argument
+        raise SafeError(
+            f"the task's arguments do not fit what its function adds up ({type(error).__name__}); send them as central "
+            "does"
+        ) from None
+    return Layout(tuple(items))
