@@ -191,7 +191,8 @@ def statistics(asked: Asked) -> Declared:
     d = len(asked.array("mean"))
     if name == "covariance":
         return {name: Sum(d * (d + 1) // 2, unit=PRODUCTS)}
-    return {name: Sum(pca.read_block(d, asked.settings.get("draw"), asked.settings.get("block")).shape, unit=PRODUCTS)}
+    draw, block = asked.settings.get("draw"), asked.settings.get("block")
+    return {name: Sum((d, int(draw or 0)) if block is None else codec.decode(block)["Q"].shape, unit=PRODUCTS)}
 
 
 def _without_center(statistic: str) -> Any:

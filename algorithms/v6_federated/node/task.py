@@ -160,6 +160,7 @@ def partial(
         print_anything()
         organization, request = client.organization_id, None
         arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, "sums": sums, **values}
+        arguments |= {"bands": bands} if bands else {}
         try:
             request = Request.of(organization, function.__name__, arguments)
             request.check_stopped()
