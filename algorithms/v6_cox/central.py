@@ -327,13 +327,6 @@ def on_grid(
         All answers, and the sums; without a Hessian in the first round, as the hazards are not known yet.
     """
     p, B = len(b), len(ends) + 1
-    shapes = {
-        "events": (B,),
-        "risk": (B * (1 + p),),
-        "happened": (p,),
-        "hessian": (p * (p + 1) // 2,),
-        "measures": (len(MEASURES),),
-    }
     known = {name: shared[name] for name in ("b", "events", "hazard", "means") if name in shared}
     center = shared["center"] if known else np.zeros(p)
     hazard = grid_of.Baseline(**known).at(b) if known else np.zeros(B)
@@ -350,7 +343,7 @@ def on_grid(
     )
     used = of_the_fit(answers, who)
     about = [used.n, *used.organizations]
-    sums = {name: used.exact_sum(name) for name in shapes if name != "measures"}
+    sums = {name: used.exact_sum(name) for name in ("events", "risk", "happened", "hessian")}
     risk = sums["risk"].reshape(B, 1 + p)
     if not risk[:, 0].any():
         raise SafeError("the label is 0 in all rows; expected the time from entry to the event or to censoring")

@@ -11,7 +11,7 @@ Strata = Literal["hospital", "none"]
 
 
 def sums_of_groups(asked: Asked) -> dict[str, Sum | Count]:
-    """What ``leaving`` is a sum of. Only in a study no node joins bins, or leaves out groups, of few of its own rows."""
+    """What ``leaving`` is a sum of. Outside a study, nodes join bins, and leave out groups, of few of their rows."""
     G, B, additive = max(len(asked.job.data.levels), 1), len(asked.settings["ends"]), asked.only_in_a_study
     of_bins: dict[str, Sum | Count] = {name: Sum(G * (B + 1), additive) for name in ("events", "censored")}
     of_bins |= {"time": Sum(G * B, additive), "left_out": Count(G, additive), "left_with": Count(G, additive)}
