@@ -93,15 +93,17 @@ def of_nodes(hospitals: Sequence[Rows], profile: str, pinned: bool, bins: int, s
     policy = Policy.of(profile)
     step = 1 if pinned else policy.minimum_rows_a_class
 
-    def counted(end: float | None) -> list[np.ndarray]:
+    def counted(end: float | None) -> tuple[np.ndarray, np.ndarray]:
         each = [times.upto(h.time, h.event, end, step) for h in hospitals]
-        return [np.sum([counts[i] for counts in each], axis=0) for i in (0, 1)]
+        return np.sum([events for events, _ in each], axis=0), np.sum([leavers for _, leavers in each], axis=0)
 
     (end,) = times.quantiles(counted(None)[0], times.cells(None), np.ones(1))
     off = np.sum([times.off_grain(h.time, step) for h in hospitals], axis=0)
     grain = times.grain_of(off)
-    ends = times.mixed(*counted(end), times.cells(end), bins, grain)
-    answers = [leaving.__wrapped__(_node(h, policy, pinned), ends=ends, strata=strata) for h in hospitals]
+    events, leavers = counted(end)
+    ends = times.mixed(events, leavers, times.cells(end), bins, grain)
+    function: Any = leaving
+    answers = [function.__wrapped__(_node(h, policy, pinned), ends=ends, strata=strata) for h in hospitals]
     sums = {name: np.sum([answer[name] for answer in answers], axis=0) for name in answers[0]}
     if strata == "hospital":
         return chi_squared(sums["difference"], inference.symmetric(sums["covariance"], 2), strata)

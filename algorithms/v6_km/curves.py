@@ -51,8 +51,8 @@ class Counts:
     def padded(self, B: int) -> "Counts":
         """The same with B bins, those after the last of which hold nothing."""
         more = np.zeros(B - len(self.ends))
-        of_bins = (np.concatenate([c[:-1], more, c[-1:]]) for c in (self.events, self.censored))
-        return Counts(np.append(self.ends, more), *of_bins, np.append(self.time, more))
+        events, censored = (np.concatenate([c[:-1], more, c[-1:]]) for c in (self.events, self.censored))
+        return Counts(np.append(self.ends, more), events, censored, np.append(self.time, more))
 
     def mean_at_risk(self, grain: float) -> np.ndarray:
         """The mean number of rows at risk when events happen, in each bin (B,).

@@ -61,10 +61,11 @@ def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
         return found
     whole = not (groups.few + groups.others + unfollowed).any()
     compares = whole and shown.sum() > 1
-    rows = [(rows.time, rows.event, np.full(len(rows.time), g)) for g, rows in enumerate(followed) if compares]
     difference, covariance = np.zeros(G), np.zeros((G, G))
     if compares:
-        difference, covariance = of_hospital(*map(np.concatenate, zip(*rows, strict=True)), G)
+        of_all, happened = (np.concatenate([getattr(rows, name) for rows in followed]) for name in ("time", "event"))
+        group = np.repeat(np.arange(G), [len(rows.time) for rows in followed])
+        difference, covariance = of_hospital(of_all, happened, group, G)
     return {
         **found,
         "difference": difference,

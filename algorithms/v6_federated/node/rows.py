@@ -452,7 +452,8 @@ class NodeRows:
         place = {level: i for i, level in enumerate(spec.levels)}
         index = np.array([place.get(word, -1) for word in said], np.intp)
         rows, least = np.bincount(index[index >= 0], minlength=G), self.policy.minimum_rows_a_class
-        few, others = np.zeros(G, np.intp), np.zeros(G, np.intp)
+        few: Array = np.zeros(G, np.intp)
+        others: Array = np.zeros(G, np.intp)
         if not self.pinned:
             one_class = np.zeros(len(said), np.intp)
             counted = countable(said, one_class, lambda rows: ((rows > 0) & (rows < least)).any(axis=-1))
