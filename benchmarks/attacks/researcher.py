@@ -451,7 +451,7 @@ class Researcher:
 
     def _learn_rows(self, package: str, function: str, agreed: Agreed, job: Mapping[str, Any]) -> None:
         """Learn the rows of a block, which weight its means."""
-        if function in transport.MODEL and agreed.rows is None:
+        if function in (*transport.MODEL, "average") and agreed.rows is None:
             asked, counted = self.sums(package, "count_rows", agreed, job=job, to=self.block)
             _, self.failed, found = agreed.opened(asked, counted)
             self._check_failed()

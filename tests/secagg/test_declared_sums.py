@@ -91,7 +91,7 @@ def test_a_thousand_forged_requests_are_refused_before_a_row_is_read(tmp_path, m
     rng, refused, others, each_of = np.random.default_rng(42), 0, set(), 1000 // sum(map(len, HONEST.values())) + 1
     monkeypatch.setattr(task, "Node", Unread)
     for method, asked in HONEST.items():
-        with central("pinned", tmp_path / method, K=4, size=4, package=f"v6_{method}") as lying:
+        with central("masked", tmp_path / method, K=4, package=f"v6_{method}") as lying:
             lying.job["method"] = method
             for function, arrays, settings, job in asked:
                 arguments = {"arrays": {**arrays}, "job": job, **settings}

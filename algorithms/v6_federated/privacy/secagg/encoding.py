@@ -104,8 +104,8 @@ def dither(secret: bytes, T: bytes, key: str, size: int) -> Array:
     v, w = np.split(words.view(np.int64).astype(np.float64), 2)
     length = SIGMA * np.sqrt(-2 * np.log((v + 1) * 2.0**-53))
     w *= 2 * np.pi * 2.0**-53
-    drawn = np.concatenate([length * np.cos(w), length * np.sin(w)])
-    return drawn[:size]
+    drawn: Array = np.concatenate([length * np.cos(w), length * np.sin(w)])[:size]
+    return drawn
 
 
 def encode(term: Term, values: Array, dither: Array | None = None) -> Array:
