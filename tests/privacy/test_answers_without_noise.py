@@ -157,7 +157,7 @@ def test_numbers_that_are_too_large_to_predict_follow_from_the_schema():
         Sum(of_the_model),  # each node rounds by itself
         (Count(of_the_model), Mean()),
     ],
-    ids=str,
+    ids=["share", "equal", "rounded", "count and share"],
 )
 def test_shared_noise_is_only_in_an_exact_sum(researcher, summand, monkeypatch):
     """No request can ask for another sum, and no function that declares one gets it."""
