@@ -172,7 +172,8 @@ def overdispersed(result: Result) -> list[str]:
     return [
         f"the label varies more than counts of a Poisson distribution do (deviance {deviance:.4g} on {df:.0f} degrees "
         f"of freedom): standard errors are about {factor:.1f} times too small, and p-values too; add columns that "
-        f"explain the label, or multiply the standard errors by {factor:.2f}, as quasi-Poisson regression does"
+        f"explain the label, or multiply the standard errors by {factor:.2f} (the square root of deviance / degrees of "
+        "freedom)"
     ]
 
 
