@@ -100,8 +100,8 @@ def left_out_of_curves(result: Result) -> list[str]:
         (
             rest,
             "rows that are in no curve since another group is rare",
-            "At their hospital, all rows less these would be the few of another group. A study of the hospitals counts "
-            "them",
+            "With them, subtraction would reveal the few rows of another group of their hospital. A study of the "
+            "hospitals counts them",
         ),
         (hidden, "groups that are not shown", "Sums under masks are shown if several hospitals have rows in them"),
     ]
