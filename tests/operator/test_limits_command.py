@@ -123,7 +123,7 @@ WITH_PASSWORD = f"{PRINTED}, with its password, into"
             [WITH_PASSWORD],
         ),
         (f"{{label: a, type: sql, uri: '{ADDRESS}'}}", "", [WITH_PASSWORD]),
-        ("{label: a, type: sparql, uri: 'https://rows.org/sparql'}", "", [f"{PRINTED} into them"]),
+        ("{label: a, type: sparql, uri: 'https://rows.org/sparql'}", "", [f"{PRINTED} into the logs"]),
         (f"{{label: a, type: sql, uri: '{ADDRESS}'}}", "share_algorithm_logs: false", []),
         ("{label: a, type: csv, uri: /srv/rows.csv, mount_mode: ro, env: {unit: mm}}", "", []),
         (

@@ -164,7 +164,7 @@ def _remarks(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[s
             secret = ", with its password," if PASSWORD.search(str(database.get("uri"))) else ""
             yield (
                 "logs are shared, and images other than this project's can print the address of the database "
-                f"{database.get('label')}{secret} into them, as vantage6's own reader does: if policies allow such "
+                f"{database.get('label')}{secret} into the logs, as vantage6's own reader does: if policies allow such "
                 "images, set share_algorithm_logs: false"
             )
     if "hospital" not in [database.get("label") for database in databases]:
