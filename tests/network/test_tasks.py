@@ -180,7 +180,7 @@ def test_a_server_that_is_gone_ends_submit_and_central_which_goes_on_later(
 ):
     wait_until_online(network)
     out = tmp_path / "gone"
-    with sent(network, out, "--server-timeout", "5", "--set", "server_timeout=5") as (process, task):
+    with sent(network, out, "--server-timeout", "5", "--set", "server_timeout=15") as (process, task):
         engine.containers.get(docker_engine.server_name(network)).kill()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and "Traceback" not in err
@@ -190,7 +190,8 @@ def test_a_server_that_is_gone_ends_submit_and_central_which_goes_on_later(
     await_end_of_algorithms(engine, network, 60)  # central too ends by itself
 
     restart_server(engine, network)
-    assert call("watch", task, "--out", tmp_path / "watched")[0] == 0
+    code, _, err = call("watch", task, "--out", tmp_path / "watched")
+    assert code == 0, err
     assert main(shlex.split(fetch)[1:]) == 0
     assert read(out)["weights"] == undisturbed["weights"]
     asked = [row["name"] for row in server.subtasks(local.client(local.load(network)), task)]
