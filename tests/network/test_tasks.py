@@ -175,6 +175,7 @@ def test_a_task_is_cancelled_from_elsewhere_and_resumed(engine, network, call, t
     assert [row["round"] for row in read(out)["history"]] == [*range(1, ROUNDS + 1)]
 
 
+@pytest.mark.long  # it waits for limits of time
 def test_a_server_that_is_gone_ends_submit_and_central_which_goes_on_later(
     engine, network, call, tmp_path, undisturbed
 ):
