@@ -23,9 +23,8 @@ from v6_federated import (
     mixed_bins,
     times,
 )
-from v6_federated.base.text import shortened
 from v6_km.comparison import chi_squared, of_bins, parts_of
-from v6_km.curves import MEDIANS, Counts, curve, shown
+from v6_km.curves import MEDIANS, Counts, curve, said, shown
 from v6_km.hiding import HOSPITALS, hidden
 from v6_km.partial import Strata
 
@@ -153,7 +152,7 @@ def central(
         name: np.array([getattr(c, name) for c in joined]).reshape(len(joined), len(at) + (name != "time"))
         for name in of_bins
     }
-    weights = codec.encode({"ends": np.array(ends)[at], **arrays}, "float64")
+    weights = codec.encode({"ends": said(np.array(ends), grid or ())[at], **arrays}, "float64")
     return {
         **federation.finished(None, weights=weights, model={"name": "km", "features": 0}),
         "curves_of_survival": curves,
@@ -204,7 +203,7 @@ def log_rank(
         few = f"fewer than {HOSPITALS} hospitals have enough rows of all groups; merge small groups in the tables"
         return {"log_rank": None, "log_rank_hidden": few}
     if masked and any(why):
-        cure = f"merge {shortened(small, 5)} with another group in the tables" if small else "fill in empty groups"
+        cure = f"merge {' and '.join(small)} with another group in the tables" if small else "fill in empty groups"
         return {"log_rank": None, "log_rank_hidden": f"not all groups that it compares are shown; {cure}"}
     covariance = inference.symmetric(sums["covariance"], len(why))
     return {"log_rank": tested(sums["difference"], covariance, groups, strata)}

@@ -178,7 +178,7 @@ def curve(
     at = bins.at
     begins = np.append(0, at + 1)[:-1]
     columns = {
-        "end": _said(counts.ends, named)[at],
+        "end": said(counts.ends, named)[at],
         "at_risk": bins.counts.at_risk[begins],
         "events": np.diff(np.cumsum(bins.counts.events[:-1])[at], prepend=0.0),
         "censored": np.diff(np.cumsum(bins.counts.censored[:-1])[at], prepend=0.0),
@@ -207,7 +207,7 @@ def curve(
             if len(there := np.flatnonzero(values <= HALF)):
                 i = int(there[0])
                 if grain or i == 0:
-                    return float(_said(at, named)[i])
+                    return float(said(at, named)[i])
                 return float(np.interp(0.5, [values[i], values[i - 1]], [at[i], at[i - 1]]))
         return None
 
@@ -224,8 +224,16 @@ def curve(
     }
 
 
-def _said(ends: np.ndarray, named: Sequence[float]) -> np.ndarray:
-    """Times as they are written: the end of the bin of those who leave at time 0 is 0."""
+def said(ends: np.ndarray, named: Sequence[float]) -> np.ndarray:
+    """Write the end of the bin of those who leave at time 0 as 0, unless the job names it.
+
+    Args:
+        ends: times (B,).
+        named: times that the job names.
+
+    Returns:
+        The times as they are written (B,).
+    """
     return np.where((ends <= times.POWERS[0]) & ~np.isin(ends, named), 0.0, ends)
 
 
@@ -254,6 +262,6 @@ def _known_to(counts: Counts, grain: float, S: np.ndarray, V: np.ndarray) -> lis
         off = WITHIN[0 if whole else 1] * S * np.sqrt(V)
     off = np.where(np.isfinite(off) & wide, off, 0.0)
     first, last = (np.flatnonzero(side <= HALF) for side in (S - off, S + off))
-    ends = _said(counts.ends, ())
+    ends = said(counts.ends, ())
     begin = float(ends[first[0] - 1]) if first[0] else 0.0
     return [begin, float(ends[last[0]]) if len(last) else None]
