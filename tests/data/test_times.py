@@ -191,5 +191,6 @@ def test_enough_rows_leave_each_bin_and_those_of_time_zero_have_one(bins, grain)
         ends = times.mixed(*counts, times.cells(256.0), bins, grain, at_zero=7, least=least)
         assert (ends[0] == times.POWERS[0]) == zero and len(ends) <= bins and (np.diff(ends) > 0).all()
         assert np.histogram(time, [-1.0, *np.nextafter(ends, np.inf)])[0].min() >= least
-        assert ends[-1] >= time[event > 0].max() - 1e-9 and not grain or not np.mod(ends[zero:], 1).any()
+        assert ends[-1] >= time[event > 0].max() - (0 if grain else 1e-9)
+        assert not grain or not np.mod(ends[zero:], 1).any()
     assert times.mixed(np.ones(512), np.ones(512), times.cells(2.0**-20), 10, 0.0, at_zero=1) == [times.POWERS[0]]
