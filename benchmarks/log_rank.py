@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from benchmarks import tables
 from v6_federated import inference, times
@@ -16,6 +17,7 @@ from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.node.rows import Groups
 from v6_federated.privacy.policy import Policy
 from v6_km.comparison import chi_squared, of_bins, of_hospital
+from v6_km.curves import Counts
 from v6_km.partial import leaving
 
 SIZES = (150, 200, 300, 450)  # rows of the hospitals
@@ -46,12 +48,14 @@ class Scenario:
         shares: of the second group at each hospital.
         censored: mean time to censoring in each group.
         sizes: rows of each hospital.
+        whole: whether times are whole, of months: many are tied.
     """
 
     means: Sequence[float] = (10.0,) * 4
     shares: Sequence[float] = (0.4,) * 4
     censored: Sequence[float] = (12.0, 12.0)
     sizes: Sequence[int] = SIZES
+    whole: bool = False
 
     def drawn(self, rng: np.random.Generator) -> list[Rows]:
         """Draw the rows of all hospitals."""
@@ -59,22 +63,29 @@ class Scenario:
         for n, mean, share in zip(self.sizes, self.means, self.shares, strict=True):
             group = (rng.random(n) < share).astype(np.intp)
             event, censored = rng.exponential(mean, n), rng.exponential(np.array(self.censored)[group])
-            found.append(Rows(np.minimum(event, censored), (event <= censored) * 1.0, group))
+            time = np.minimum(event, censored)
+            found.append(Rows(np.ceil(time) if self.whole else time, (event <= censored) * 1.0, group))
         return found
 
 
-EQUAL, FASTER, DIFFER = (
+EQUAL, FASTER, DIFFER, MONTHS = (
     "equal censoring",
     "one group is censored four times as fast",
     "hospitals differ in hazard and in groups",
+    "one group is censored four times as fast; whole months",
 )
 SCENARIOS: Mapping[str, Scenario] = {
     EQUAL: Scenario(),
     FASTER: Scenario(censored=(20.0, 5.0)),
+    MONTHS: Scenario(censored=(20.0, 5.0), whole=True),
     DIFFER: Scenario(means=(4, 8, 12, 20), shares=(0.3, 0.4, 0.5, 0.7)),
 }
-EXACT, OWN = "exact counts: `trusting`, or in a study", "`careful` without a study"
-NODES: Mapping[str, tuple[str, bool]] = {EXACT: ("trusting", True), OWN: ("careful", False)}  # and whether in a study
+EXACT, STUDY, OWN = "`trusting` in a study", "`careful` in a study", "`careful` without a study"
+NODES: Mapping[str, tuple[str, bool]] = {  # and whether in a study
+    EXACT: ("trusting", True),
+    STUDY: ("careful", True),
+    OWN: ("careful", False),
+}
 # With strata=hospital and exact counts both tests are the same, which is left out.
 TESTS = (
     ("none", 100, FASTER, EXACT),
@@ -82,6 +93,10 @@ TESTS = (
     ("hospital", 100, DIFFER, OWN),
     ("none", 100, FASTER, OWN),
     ("none", 10, FASTER, EXACT),
+    ("none", 500, FASTER, STUDY),
+    ("none", 100, MONTHS, EXACT),
+    ("none", 10, MONTHS, STUDY),
+    ("hospital", 100, MONTHS, OWN),
     ("hospital", 100, FASTER, OWN),
     ("hospital", 100, EQUAL, OWN),
     ("none", 100, EQUAL, OWN),
@@ -97,20 +112,22 @@ def of_nodes(hospitals: Sequence[Rows], profile: str, pinned: bool, bins: int, s
         each = [times.upto(h.time, h.event, end, step) for h in hospitals]
         return np.sum([events for events, _ in each], axis=0), np.sum([leavers for _, leavers in each], axis=0)
 
-    (end,) = times.quantiles(counted(None)[0], times.cells(None), np.ones(1))
+    rough = counted(None)
+    (end,) = times.quantiles(rough[0], times.cells(None), np.ones(1))
     off = np.sum([times.off_grain(h.time, step) for h in hospitals], axis=0)
     grain = times.grain_of(off)
     events, leavers = counted(end)
-    ends = times.mixed(events, leavers, times.cells(end), bins, grain)
+    least = policy.minimum_rows_a_side if pinned else 0
+    ends = times.mixed(events, leavers, times.cells(end), bins, grain, rough[1][0], least)
     function: Any = leaving
     answers = [function.__wrapped__(_node(h, policy, pinned), ends=ends, strata=strata) for h in hospitals]
     sums = {name: np.sum([answer[name] for answer in answers], axis=0) for name in answers[0]}
     if strata == "hospital":
         return chi_squared(sums["difference"], inference.symmetric(sums["covariance"], 2), strata)
-    widths = np.diff(ends, prepend=0.0)
-    return chi_squared(
-        *of_bins(sums["events"].reshape(2, -1)[:, :-1], sums["time"].reshape(2, -1), widths, grain), strata
-    )
+    of_bins_of = (sums[name].reshape(2, -1) for name in ("events", "censored", "time"))
+    groups = [Counts(np.array(ends), *of) for of in zip(*of_bins_of, strict=True)]
+    events, at_risk = np.array([g.events[:-1] for g in groups]), np.array([g.followed for g in groups])
+    return chi_squared(*of_bins(events, at_risk, groups[0].at_once(grain)), strata)
 
 
 def exact(hospitals: Sequence[Rows], strata: str) -> dict[str, Any] | None:
@@ -132,20 +149,25 @@ def _node(rows: Rows, policy: Policy, pinned: bool) -> Any:
     )
 
 
-def rejected(scenario: Scenario, runs: int, profile: str, pinned: bool, bins: int, strata: str) -> tuple[int, ...]:
-    """In how many runs the job's test rejects, the exact one does, only the first, and only the second."""
+def statistics(scenario: Scenario, runs: int, profile: str, pinned: bool, bins: int, strata: str) -> np.ndarray:
+    """The statistics of the job's test and of the exact one in each run (runs, 2); 0 if there is no test."""
     rng = np.random.default_rng(2026)
-    ours, theirs = np.zeros((2, runs), bool)
+    found = np.zeros((runs, 2))
     i = 0
     while i < runs:
         hospitals = scenario.drawn(rng)
         try:
-            found, right = of_nodes(hospitals, profile, pinned, bins, strata), exact(hospitals, strata)
+            both = of_nodes(hospitals, profile, pinned, bins, strata), exact(hospitals, strata)
         except PrivacyThresholdViolation:  # a hospital has 1 to 4 events of a group and refuses the job: drawn again
             continue
-        ours[i] = found is not None and found["p"] < LEVEL
-        theirs[i] = right is not None and right["p"] < LEVEL
+        found[i] = [0.0 if test is None else test["statistic"] for test in both]
         i += 1
+    return found
+
+
+def rejected(scenario: Scenario, runs: int, profile: str, pinned: bool, bins: int, strata: str) -> tuple[int, ...]:
+    """In how many runs the job's test rejects, the exact one does, only the first, and only the second."""
+    ours, theirs = (statistics(scenario, runs, profile, pinned, bins, strata) > stats.chi2.isf(LEVEL, 1)).T
     return int(ours.sum()), int(theirs.sum()), int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
 
 

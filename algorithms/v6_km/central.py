@@ -23,8 +23,8 @@ from v6_federated import (
     mixed_bins,
     times,
 )
-from v6_km.comparison import chi_squared, of_bins
-from v6_km.curves import MEDIANS, Counts, curve, shown
+from v6_km.comparison import chi_squared, of_bins, parts_of
+from v6_km.curves import MEDIANS, Counts, curve, said, shown
 from v6_km.hiding import HOSPITALS, hidden
 from v6_km.partial import Strata
 
@@ -116,7 +116,6 @@ def central(
     G, strata = len(groups), strata if len(groups) > 1 else "none"
     for _ in federation.rounds(min(rounds, 1)):
         ends, grain = mixed_bins(federation, bins, grid)
-        B = len(ends)
         of_bins, counted = ["events", "censored", "time"], ["left_out", "left_with", "contributes"]
         compared, others = (["difference", "covariance"], ["compared"]) if strata == "hospital" else ([], [])
         answers = federation.ask(
@@ -135,7 +134,7 @@ def central(
         Counts(np.array(ends), *of) for of in zip(*(sums[name].reshape(G, -1) for name in of_bins), strict=True)
     ]
     least = federation.least
-    why = hidden(groups, of_groups, n, sums, least) if masked else [None] * G
+    why, small = hidden(groups, of_groups, n, sums, least) if masked else ([None] * G, [])
     curves, counts = list[dict[str, Any]](), list[Counts]()
     for g, (group, of_group) in enumerate(zip(groups, of_groups, strict=True)):
         left = {"left_out": int(sums["left_out"][g] + sums["left_with"][g]), "left_with": int(sums["left_with"][g])}
@@ -146,16 +145,18 @@ def central(
         else:
             curves.append({**curve(group, of_group, grain, confidence, minimum_at_risk, least, grid or ()), **left})
             counts.append(of_group)
-    written = [shown(of_group, minimum_at_risk, least).counts.padded(B) for of_group in counts]
+    written = [shown(of_group, minimum_at_risk, least, grid or ()) for of_group in counts]
+    at = np.unique(np.concatenate([np.empty(0, np.intp), *(lines.at for lines in written)]))  # other ends say nothing
+    joined = [lines.counts.joined(at) for lines in written]
     arrays = {
-        name: np.array([getattr(c, name) for c in written]).reshape(len(written), B + (name != "time"))
+        name: np.array([getattr(c, name) for c in joined]).reshape(len(joined), len(at) + (name != "time"))
         for name in of_bins
     }
-    weights = codec.encode({"ends": np.array(ends), **arrays}, "float64")
+    weights = codec.encode({"ends": said(np.array(ends), grid or ())[at], **arrays}, "float64")
     return {
         **federation.finished(None, weights=weights, model={"name": "km", "features": 0}),
         "curves_of_survival": curves,
-        **log_rank(strata, sums, counts, why, masked, grain),
+        **log_rank(strata, sums, counts, groups, why, small, masked, grain),
         "confidence": confidence,
         "grid": grid,
         "grain": grain,
@@ -166,7 +167,9 @@ def log_rank(
     strata: Strata,
     sums: Mapping[str, np.ndarray],
     counts: Sequence[Counts],
+    groups: Sequence[str | None],
     why: Sequence[str | None],
+    small: Sequence[str],
     masked: bool,
     grain: float,
 ) -> dict[str, Any]:
@@ -176,27 +179,43 @@ def log_rank(
         strata: whether rows are compared with those of their own hospital.
         sums: over all hospitals, see ``leaving``.
         counts: of the groups that are shown.
+        groups: their names.
         why: why each group is not shown; None if it is.
+        small: groups that are too small to be shown.
         masked: whether nodes answer under masks.
         grain: of the times.
 
     Returns:
-        ``log_rank``, the test, None if there is none; and ``log_rank_hidden``, if there is one and it is not shown.
+        ``log_rank``, the test, None if there is none; and ``log_rank_hidden``, if there is one and it is not shown. The
+        test has ``apart``, the groups of each part, if these are never compared with those of other parts, and
+        ``groups``, those that are compared, if not all are.
     """
     if len(why) < 2:
         return {"log_rank": None}
     if strata == "none":
-        events, time = (np.array([getattr(c, name) for c in counts]) for name in ("events", "time"))
-        found = (
-            chi_squared(*of_bins(events[:, :-1], time, counts[0].widths, grain), strata) if len(counts) > 1 else None
-        )
-        return {"log_rank": found}
-    found = chi_squared(sums["difference"], inference.symmetric(sums["covariance"], len(why)), strata)
+        if len(counts) < 2:
+            return {"log_rank": None}
+        own = [group for group, reason in zip(groups, why, strict=True) if reason is None]
+        events, at_risk = np.array([c.events[:-1] for c in counts]), np.array([c.followed for c in counts])
+        found = tested(*of_bins(events, at_risk, counts[0].at_once(grain)), own, strata)
+        return {"log_rank": {**found, "groups": own} if found and any(why) else found}
     if masked and sums["compared"][0] < HOSPITALS:
-        return {"log_rank": None, "log_rank_hidden": f"fewer than {HOSPITALS} hospitals have enough rows of all groups"}
+        few = f"fewer than {HOSPITALS} hospitals have enough rows of all groups; merge small groups in the tables"
+        return {"log_rank": None, "log_rank_hidden": few}
     if masked and any(why):
-        return {"log_rank": None, "log_rank_hidden": "not all groups that it compares are shown"}
-    return {"log_rank": found}
+        cure = f"merge {' and '.join(small)} with another group in the tables" if small else "fill in empty groups"
+        return {"log_rank": None, "log_rank_hidden": f"not all groups that it compares are shown; {cure}"}
+    covariance = inference.symmetric(sums["covariance"], len(why))
+    return {"log_rank": tested(sums["difference"], covariance, groups, strata)}
+
+
+def tested(
+    difference: np.ndarray, covariance: np.ndarray, groups: Sequence[str | None], strata: Strata
+) -> dict[str, Any] | None:
+    """Test whether these groups have the same survival, see ``chi_squared``, and say which are never compared."""
+    parts = [[groups[g] for g in part] for part in parts_of(covariance)]
+    found = chi_squared(difference, covariance, strata)
+    return {**found, "apart": parts} if found and len(parts) > 1 else found
 
 
 def wrong_counts(answer: Answer) -> str | None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import sparse, special
 
 SMALL = 1e-9  # variance that is rounding
 
@@ -29,20 +29,18 @@ def of_hospital(time: np.ndarray, event: np.ndarray, group: np.ndarray, G: int) 
     return _compared(d, at_risk, tied=d.sum(axis=0))
 
 
-def of_bins(events: np.ndarray, time: np.ndarray, widths: np.ndarray, grain: float) -> tuple[np.ndarray, np.ndarray]:
-    """Compare groups on bins of time: each event is expected in a group by its share of the time at risk in the bin.
+def of_bins(events: np.ndarray, at_risk: np.ndarray, at_once: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compare groups on bins of time: each event is expected in a group by its share of the rows at risk in the bin.
 
     Args:
         events: of each group in each bin (G, B).
-        time: at risk (G, B).
-        widths: of the bins (B,).
-        grain: all times are multiples of it; 0 if they are continuous. Events of a bin are tied only within it.
+        at_risk: rows in the mean over the bin (G, B), see ``Counts.followed``.
+        at_once: the share of a bin's events that are tied (B,), see ``Counts.at_once``.
 
     Returns:
         The same as ``of_hospital``.
     """
-    tied = np.maximum(events.sum(axis=0) * np.minimum(grain / widths, 1.0), 1.0)
-    return _compared(events, time / widths, tied)
+    return _compared(events, at_risk, tied=np.maximum(events.sum(axis=0) * at_once, 1.0))
 
 
 def _compared(d: np.ndarray, at_risk: np.ndarray, tied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -54,8 +52,24 @@ def _compared(d: np.ndarray, at_risk: np.ndarray, tied: np.ndarray) -> tuple[np.
     return (d - happened * share).sum(axis=1), np.diag(share @ each) - (share * each) @ share.T
 
 
+def parts_of(covariance: np.ndarray) -> list[list[int]]:
+    """Find the groups that are compared with each other: the covariance of two that never are is 0.
+
+    Args:
+        covariance: of events less expected ones (G, G). It is the sum of those of the strata.
+
+    Returns:
+        The groups of each part, two or more, from 0.
+    """
+    of = sparse.csgraph.connected_components(np.abs(covariance) > SMALL, directed=False)[1]
+    parts = [np.flatnonzero(of == part).tolist() for part in np.unique(of)]
+    return [part for part in parts if len(part) > 1]
+
+
 def chi_squared(difference: np.ndarray, covariance: np.ndarray, strata: str) -> dict[str, Any] | None:
     """Test whether groups have the same survival.
+
+    The differences add up to 0 in each part of groups that are compared, so one of them says nothing.
 
     Args:
         difference: events less those that are expected, over all strata (G,).
@@ -63,12 +77,11 @@ def chi_squared(difference: np.ndarray, covariance: np.ndarray, strata: str) -> 
         strata: what the test is stratified by.
 
     Returns:
-        ``statistic``, ``df``, ``p`` and ``strata``; None if fewer than two groups can be compared.
+        ``statistic``, ``df``, ``p`` and ``strata``; None if no groups can be compared.
     """
-    there = np.diag(covariance) > SMALL
-    df = int(there.sum()) - 1
-    if df < 1:
+    free = sorted(g for part in parts_of(covariance) for g in part[:-1])
+    if not (df := len(free)):
         return None
-    u, V = difference[there][:df], covariance[np.ix_(there, there)][:df, :df]
+    u, V = difference[free], covariance[np.ix_(free, free)]
     statistic = float(u @ np.linalg.lstsq(V, u, rcond=None)[0])
     return {"statistic": statistic, "df": df, "p": float(special.chdtrc(df, max(statistic, 0.0))), "strata": strata}

@@ -10,6 +10,7 @@ from scipy import special
 from v6_federated import times
 
 MEDIANS = ("median", "median_lower", "median_upper", "median_known_to")
+HALF = 0.5 + 1e-12  # with what rounding may add: a curve at or below it has reached its median
 FIRST = 5  # events from which on the interval of the median is looked for: with fewer, log(-log S) is far off
 WITHIN = 0.15, 2.0  # standard errors by which S is off at ends near the median at most, measured; the second if
 # hospitals keep a minimum of their own, and follow rows only while enough are at risk
@@ -48,22 +49,29 @@ class Counts:
         events, censored = (np.append(c[:b], c[b:].sum()) for c in (self.events, self.censored))
         return Counts(self.ends[:b], events, censored, self.time[:b])
 
-    def padded(self, B: int) -> "Counts":
-        """The same with B bins, those after the last of which hold nothing."""
-        more = np.zeros(B - len(self.ends))
-        events, censored = (np.concatenate([c[:-1], more, c[-1:]]) for c in (self.events, self.censored))
-        return Counts(np.append(self.ends, more), events, censored, np.append(self.time, more))
+    def joined(self, at: np.ndarray) -> "Counts":
+        """The same in bins that end where these do: the bins of these numbers, some of which may be after the last."""
+        of, L = np.searchsorted(at, np.arange(len(self.ends))), len(at)
+        events, censored = (np.bincount(np.append(of, L), c, L + 1) for c in (self.events, self.censored))
+        return Counts(self.ends[at[at < len(self.ends)]], events, censored, np.bincount(of, self.time, L + 1)[:-1])
+
+    @property
+    def followed(self) -> np.ndarray:
+        """The rows at risk in the mean over each bin (B,). Rows that leave at time 0 are at risk then."""
+        return np.where(self.ends <= times.POWERS[0], self.at_risk[:-1], self.time / self.widths)
+
+    def at_once(self, grain: float) -> np.ndarray:
+        """The share of each bin's events that are tied (B,): those of one grain of time, and all at time 0."""
+        return np.where(self.ends <= times.POWERS[0], 1.0, np.minimum(grain / self.widths, 1.0))
 
     def mean_at_risk(self, grain: float) -> np.ndarray:
         """The mean number of rows at risk when events happen, in each bin (B,).
 
         That is the mean over the bin, and half of the events: of D events, those before the i-th are no longer at risk,
-        but 1 - i / n multiplies up to 1 - D / n only with those at risk before them all. Events of one grain of time
-        are tied, and all at risk. Rows that leave at time 0 are at risk then.
+        but 1 - i / n multiplies up to 1 - D / n only with those at risk before them all. Tied events are all at risk.
         """
-        widths, D = self.widths, self.events[:-1]
-        mean = self.time / widths + D / 2 * np.maximum(1 - grain / widths, 0)
-        mean = np.where(self.ends <= times.POWERS[0], self.at_risk[:-1], mean)
+        D = self.events[:-1]
+        mean = self.followed + D / 2 * (1 - self.at_once(grain))
         return np.maximum(np.minimum(mean, self.at_risk[:-1]), D)
 
 
@@ -75,18 +83,20 @@ class Shown:
         exact: the counts in these bins.
         counts: the same, spread over joined bins.
         joined: for each bin, the number of the joined one that its events are from (B,).
+        at: numbers of the bins at whose ends the curve is shown: where joined ones end, and at times that a job names.
     """
 
     exact: Counts
     counts: Counts
     joined: np.ndarray
+    at: np.ndarray
 
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Spread what rises with events (B,) in the same way."""
         return _spread(values, self.joined, self.counts.time + 1e-9 * self.counts.widths)
 
 
-def shown(counts: Counts, at_risk_least: float, least: int) -> Shown:
+def shown(counts: Counts, at_risk_least: float, least: int, named: Sequence[float]) -> Shown:
     """Choose the bins of a curve; join those of few events, or of few censored rows.
 
     The curve ends where few of either would be left. Events are spread over joined bins by the time at risk, which is
@@ -96,6 +106,7 @@ def shown(counts: Counts, at_risk_least: float, least: int) -> Shown:
         counts: of a group, over all hospitals.
         at_risk_least: rows that must be at risk when a bin begins.
         least: events, or censored rows, that joined bins must have, unless they have none.
+        named: ends that are shown also within joined bins.
 
     Returns:
         The bins.
@@ -103,7 +114,8 @@ def shown(counts: Counts, at_risk_least: float, least: int) -> Shown:
     enough = counts.at_risk[:-1] >= max(at_risk_least, 1e-9)
     counts = counts.until(len(enough) if enough.all() else int(enough.argmin()))
     if not least:
-        return Shown(counts, counts, np.arange(len(counts.ends)))
+        every = np.arange(len(counts.ends))
+        return Shown(counts, counts, every, every)
     some = [c for c in (counts.events, counts.censored) if c.sum() >= least]  # n less all events tells the others
     after = np.stack([np.cumsum(c[::-1])[::-1] for c in some]).round(6)
     counts = counts.until(int(np.flatnonzero(((after == 0) | (after >= least)).all(axis=0))[-1]))
@@ -112,7 +124,8 @@ def shown(counts: Counts, at_risk_least: float, least: int) -> Shown:
     shares, of = time + 1e-9 * counts.widths, times.joins(D, least)
     events = np.append(_spread(D, of, shares), counts.events[-1])
     censored = np.append(_spread(C, times.joins(C, least), shares), counts.censored[-1])
-    return Shown(counts, Counts(counts.ends, events, censored, time), of)
+    at = np.flatnonzero((np.diff(of, append=-1) != 0) | np.isin(counts.ends, named))
+    return Shown(counts, Counts(counts.ends, events, censored, time), of, at)
 
 
 def _spread(values: np.ndarray, joined: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -151,7 +164,7 @@ def curve(
         ``upper``, the last three None where they cannot be estimated.
     """
     n, events = counts.at_risk[0], counts.events.sum()
-    bins = shown(counts, at_risk_least, least)
+    bins = shown(counts, at_risk_least, least, named)
     counts, D = bins.exact, bins.exact.events[:-1]
     mean, widths = counts.mean_at_risk(grain), counts.widths
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -162,10 +175,10 @@ def curve(
     lower, upper = _limits(S, V, z)
     known = np.isfinite(V)
     drawn = known & ((np.cumsum(bins.counts.events[:-1]) >= 1 - 1e-9) | (S == 1))
-    at = np.flatnonzero((np.diff(bins.joined, append=-1) != 0) | np.isin(counts.ends, named))  # other ends say nothing
+    at = bins.at
     begins = np.append(0, at + 1)[:-1]
     columns = {
-        "end": counts.ends[at],
+        "end": said(counts.ends, named)[at],
         "at_risk": bins.counts.at_risk[begins],
         "events": np.diff(np.cumsum(bins.counts.events[:-1])[at], prepend=0.0),
         "censored": np.diff(np.cumsum(bins.counts.censored[:-1])[at], prepend=0.0),
@@ -191,10 +204,10 @@ def curve(
             with np.errstate(invalid="ignore"):
                 values = side(inside, np.where(f > 0, V0 + f * varies[b], V0))
             values = np.where(before + f * D[b] < from_event, 1.0, values)
-            if len(there := np.flatnonzero(values <= 0.5 + 1e-12)):
+            if len(there := np.flatnonzero(values <= HALF)):
                 i = int(there[0])
                 if grain or i == 0:
-                    return float(at[i])
+                    return float(said(at, named)[i])
                 return float(np.interp(0.5, [values[i], values[i - 1]], [at[i], at[i - 1]]))
         return None
 
@@ -209,6 +222,19 @@ def curve(
         "median_known_to": None if median is None else _known_to(counts, grain, S, V),
         "rows": rows,
     }
+
+
+def said(ends: np.ndarray, named: Sequence[float]) -> np.ndarray:
+    """Write the end of the bin of those who leave at time 0 as 0, unless the job names it.
+
+    Args:
+        ends: times (B,).
+        named: times that the job names.
+
+    Returns:
+        The times as they are written (B,).
+    """
+    return np.where((ends <= times.POWERS[0]) & ~np.isin(ends, named), 0.0, ends)
 
 
 def _limits(S: np.ndarray, spread: np.ndarray, z: float) -> tuple[np.ndarray, np.ndarray]:
@@ -235,6 +261,7 @@ def _known_to(counts: Counts, grain: float, S: np.ndarray, V: np.ndarray) -> lis
     with np.errstate(invalid="ignore"):
         off = WITHIN[0 if whole else 1] * S * np.sqrt(V)
     off = np.where(np.isfinite(off) & wide, off, 0.0)
-    first, last = (np.flatnonzero(side <= 0.5) for side in (S - off, S + off))
-    begin = float(counts.ends[first[0] - 1]) if first[0] else 0.0
-    return [begin, float(counts.ends[last[0]]) if len(last) else None]
+    first, last = (np.flatnonzero(side <= HALF) for side in (S - off, S + off))
+    ends = said(counts.ends, ())
+    begin = float(ends[first[0] - 1]) if first[0] else 0.0
+    return [begin, float(ends[last[0]]) if len(last) else None]

@@ -14,12 +14,13 @@ HOSPITALS = 3  # that must have rows of a group
 
 def hidden(
     groups: Sequence[str | None], counts: Sequence[Counts], n: int, sums: Mapping[str, np.ndarray], least: int
-) -> list[str | None]:
+) -> tuple[list[str | None], list[str]]:
     """Choose the groups that are not shown, where nodes answer under masks.
 
     A hospital with too few rows of a group answers zeros, so that a sum over all may be one hospital's counts. The same
     is true of all rows without those of the groups that are shown: another job brings the sum over all rows. So while
-    those left are of one or two hospitals, the smallest group is not shown either.
+    those left are of one or two hospitals, the smallest group is not shown either. Rows whose group is empty are among
+    those left, too: to empty the group of the few rows of a level does not help, and to merge the level does.
 
     Args:
         groups: their names.
@@ -31,7 +32,7 @@ def hidden(
             own minimum.
 
     Returns:
-        Why each of them is not shown; None if it is.
+        Why each of them is not shown, None if it is; and those that are too small themselves.
     """
     rows = np.array([of_group.at_risk[0] for of_group in counts])
     events = np.array([of_group.events.sum() for of_group in counts])
@@ -48,6 +49,7 @@ def hidden(
         else:
             why.append(None)
     ungrouped = n - rows.sum() - sums["left_out"].sum() - sums["left_with"].sum()
+    small = [str(groups[g]) for g in range(len(groups)) if why[g] is not None]
     rest = [(str(groups[g]), rows[g]) for g in range(len(groups)) if why[g] is not None and rows[g] > 0]
     if least and ungrouped > 0.5 and (ungrouped < least or hospitals[-1] < HOSPITALS):
         rest.append(("no group", ungrouped))
@@ -55,4 +57,4 @@ def hidden(
     if rest and shown:  # with the smallest of these, which several hospitals have, what is left is of several too
         named = " and ".join(name for name, _ in rest)
         why[min(shown, key=lambda g: rows[g])] = f"with it, subtraction would reveal the few rows of {named}"
-    return why
+    return why, small

@@ -185,3 +185,18 @@ def test_counts_of_no_rows_are_numbers_of_the_same_kind():
     """A hospital without rows of the only group would otherwise add whole numbers where others add fractions."""
     none = times.Followed(np.zeros(0), np.zeros(0), np.array([1.0, 2.0]), 0, "by time")
     assert [counts.dtype for counts in (none.events(), none.censored(), none.at_risk)] == [np.float64] * 3
+
+
+@pytest.mark.parametrize("bins, grain", [(10, 1.0), (100, 0.0), (500, 0.0), (500, 1.0)])
+def test_enough_rows_leave_each_bin_and_those_of_time_zero_have_one(bins, grain):
+    rng = np.random.default_rng(0)
+    time, event = np.append(np.zeros(7), rng.exponential(20, 300)), rng.integers(0, 2, 307)
+    time = np.ceil(time) if grain else time
+    counts = times.upto(time, event, 256.0, 1)
+    for least, zero in ((0, True), (5, True), (9, False)):
+        ends = times.mixed(*counts, times.cells(256.0), bins, grain, at_zero=7, least=least)
+        assert (ends[0] == times.POWERS[0]) == zero and len(ends) <= bins and (np.diff(ends) > 0).all()
+        assert np.histogram(time, [-1.0, *np.nextafter(ends, np.inf)])[0].min() >= least
+        assert ends[-1] >= time[event > 0].max() - (0 if grain else 1e-9)
+        assert not grain or not np.mod(ends[zero:], 1).any()
+    assert times.mixed(np.ones(512), np.ones(512), times.cells(2.0**-20), 10, 0.0, at_zero=1) == [times.POWERS[0]]

@@ -33,7 +33,7 @@ def check_grid(settings: Any, between: bool = False) -> None:
     if settings.grid is None:
         return
     times.checked_ends(settings.grid)
-    if between and len(settings.grid) + settings.bins > times.MOST:
+    if between and len(settings.grid) + max(settings.bins, 2) > times.MOST:  # rows of time 0 have a bin of their own
         raise SafeError(
             f"grid with {len(settings.grid)} times and bins={settings.bins} are more than {times.MOST} bins; set fewer"
         )
@@ -85,6 +85,8 @@ def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None
 def mixed_bins(federation: Federation, bins: int, grid: list[float] | None) -> tuple[list[float], float]:
     """Choose ends of bins at equal steps of events and leavers, and those of the grid, by the same two requests.
 
+    In a study, whose counts of cells are exact, ends are times at which rows leave: enough leave from one to the next.
+
     Args:
         federation: the nodes, whose function ``count_events`` is asked.
         bins: their number, B.
@@ -103,7 +105,9 @@ def mixed_bins(federation: Federation, bins: int, grid: list[float] | None) -> t
     if named and not rough.events.any():
         return named, grain
     counted = _counted(federation, _last_end(rough))
-    return sorted({*named, *times.mixed(counted.events, counted.leavers, counted.ends, bins, grain)}), grain
+    at_zero, least = float(rough.leavers[0]), federation.least
+    ends = times.mixed(counted.events, counted.leavers, counted.ends, bins, grain, at_zero, least)
+    return sorted({*named, *ends}), grain
 
 
 def _last_end(rough: Counted) -> float:

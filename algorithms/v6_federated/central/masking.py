@@ -194,6 +194,7 @@ class Masks:
         answers: Sequence[Answer],
         sent: Mapping[str, Array],
         often: str = "",
+        event: str | None = None,
     ) -> Answer:
         """Add up the answers of a whole block.
 
@@ -204,6 +205,7 @@ class Masks:
             answers: the masked answers of all its nodes.
             sent: the arrays that were sent.
             often: why nodes often cannot compute their part, and what to do; empty: what is so of most requests.
+            event: the job's column of events, if it names one.
 
         Returns:
             The answer of the block.
@@ -230,6 +232,7 @@ class Masks:
             )
         if failed:
             often = often or (IN_TRAINING if "weights" in sent else OFTEN)
+            often += "" if event is None else f", or {event}, the column of events, holds other values than 0 and 1"
             raise refusal(
                 f"{function}: {failed} of the nodes of organizations {[*block]} could not compute their part; masks "
                 f"hide which and why, and the reason is in the audit log of each. Often, {often}"

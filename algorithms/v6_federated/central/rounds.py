@@ -288,7 +288,9 @@ class RoundTasks:
                 )
                 assert sums is not None
                 try:
-                    opened.append(self.masks.opened(group.function, block, sums, came, group.arrays, group.often))
+                    event = group.job.data.event
+                    about = group.function, block, sums, came, group.arrays, group.often, event
+                    opened.append(self.masks.opened(*about))
                 except TooLarge:  # once more, in 64 bits, which hold any number
                     again = replace(group, organizations=block)
                     calls_again = self._calls(again)

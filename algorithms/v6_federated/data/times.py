@@ -130,12 +130,15 @@ def quantiles(counts: Array, ends: Array, shares: Array) -> list[float]:
     return [float(t) for t in ends[np.unique(np.searchsorted(counts, shares * counts[-1] - 1e-9))]]
 
 
-def mixed(events: Array, leavers: Array, ends: Array, bins: int, grain: float) -> list[float]:
+def mixed(
+    events: Array, leavers: Array, ends: Array, bins: int, grain: float, at_zero: float = 0, least: int = 0
+) -> list[float]:
     """Choose ends of bins at equal steps of events and leavers, up to the last event.
 
     In bins of equal events the last ones are years wide. Of the share of the events and that of the leavers, the sum
     rises by as much in each bin. A fifth of the bins is chosen by the logarithm of the rows at risk in place of these:
-    otherwise most of the last rows would leave in one bin.
+    otherwise most of the last rows would leave in one bin. Rows that leave at time 0 have a bin of their own: they are
+    at risk then, and no time at all.
 
     Args:
         events: up to the end of each cell (C,), over all nodes.
@@ -143,6 +146,8 @@ def mixed(events: Array, leavers: Array, ends: Array, bins: int, grain: float) -
         ends: of the cells (C,).
         bins: their number, B.
         grain: of the times; bins end at multiples of it. 0 means that times are continuous.
+        at_zero: leavers up to the first of ``POWERS``.
+        least: leavers that a bin must have over all nodes.
 
     Returns:
         The ends; fewer than B if many rows leave in few cells.
@@ -155,10 +160,19 @@ def mixed(events: Array, leavers: Array, ends: Array, bins: int, grain: float) -
     rising = events[: last + 1] / events[-1] + leavers[: last + 1] / leavers[-1]
     falling = -np.log(np.maximum(leavers[-1] - leavers[: last + 1], LAST) / max(leavers[-1], LAST))
     rising = (1 - BY_LOG) * rising / rising[-1] + BY_LOG * falling / max(falling[-1], 1e-9)
-    chosen = ends[np.unique(np.searchsorted(rising, np.arange(1, bins + 1) / bins * rising[-1] - 1e-9))]
+    zero = at_zero >= max(least, 1)
+    steps = max(bins - zero, 1)
+    cells_of = np.unique(np.searchsorted(rising, np.arange(1, steps + 1) / steps * rising[-1] - 1e-9))
+    chosen, left = ends[cells_of], leavers[cells_of]
     if grain:  # no time is between a multiple and the end of its cell
-        chosen = np.unique(np.floor(chosen / grain + 1e-9) * grain)
-    return [float(t) for t in chosen if t > 0] or [grain or float(ends[0])]
+        chosen = np.floor(chosen / grain + 1e-9) * grain
+    later = chosen > (POWERS[0] if zero else 0)
+    chosen, left = chosen[later], left[later]
+    if least:
+        after = np.diff(left, prepend=at_zero if zero else 0)
+        chosen = chosen[np.diff(joins(after, least), append=-1) != 0]
+    found = [float(t) for t in np.unique(chosen)]
+    return [POWERS[0], *found] if zero else found or [grain or float(ends[0])]
 
 
 def _check_some(events: Array) -> None:

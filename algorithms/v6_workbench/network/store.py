@@ -113,7 +113,6 @@ FOUND = {  # by method: what is looked at first
             columns=["group", "n", "events", "median", "median_lower", "median_upper", "left_out"],
         ),
         LINES["survival"],
-        _table("Curve of the first group", "survival by time, with intervals", "curves_of_survival", "0", "rows"),
     ],
 }
 COST = ("bytes_up", "bytes_down", "seconds")

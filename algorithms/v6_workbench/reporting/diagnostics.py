@@ -103,7 +103,12 @@ def left_out_of_curves(result: Result) -> list[str]:
             "With them, subtraction would reveal the few rows of another group of their hospital. A study of the "
             "hospitals counts them",
         ),
-        (hidden, "groups that are not shown", "Sums under masks are shown if several hospitals have rows in them"),
+        (
+            hidden,
+            "groups that are not shown",
+            "Under masks, a group is shown if three hospitals or more have enough rows of it and, in a study, enough "
+            "of all its rows have the event; merge a small group with another one in the tables",
+        ),
     ]
     return [f"{what}: {shortened(found, 5)}. {why}" for found, what, why in lines if found]
 

@@ -70,7 +70,10 @@ def survival_of(result: Result) -> str:
     if test := result.get("log_rank"):
         freedom = counted(test["df"], "degree") + " of freedom"
         of = {"hospital": " stratified by hospital", "none": ""}[test.get("strata", "none")]
-        said.append(f"log-rank test{of} {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}")
+        apart = "; ".join(" and ".join(part) for part in test.get("apart", ()))
+        only = f" (compared only with each other: {apart})" if apart else ""
+        of += f" of {' and '.join(test['groups'])}" if "groups" in test else ""
+        said.append(f"log-rank test{of} {test['statistic']:.4g} on {freedom}, p {p_value(test['p'])}{only}")
     elif why := result.get("log_rank_hidden"):
         said.append(f"log-rank test not shown ({why})")
     return "; ".join(said)
