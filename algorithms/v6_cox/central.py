@@ -31,6 +31,7 @@ from v6_federated import (
     check_grid,
     codec,
     inference,
+    newton,
     times,
 )
 
@@ -53,7 +54,6 @@ Bins = Annotated[
 ]
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
-Compared = Mapping[str, Callable[[Answer], np.ndarray] | None]  # what of the nodes' answers is compared, by name
 Ask = Callable[[np.ndarray, Mapping[str, Any], Sequence[int]], tuple[Answers, Sums]]  # see ``of_strata``, ``on_grid``
 
 
@@ -534,27 +534,13 @@ def pull(answer: Answer) -> np.ndarray:
     Returns:
         A number (1,).
     """
-    g = answer["gradient"]
-    events = float(answer["measures"][MEASURES.index("events")])
-    return inference.pull(g, inference.symmetric(answer["hessian"], len(g)), events)
+    return newton.pull(answer, float(answer["measures"][MEASURES.index("events")]))
 
 
-def deviations(answer: Answer) -> np.ndarray:
-    """Select what is compared of the nodes' Hessians, see ``inference.deviations``.
-
-    Args:
-        answer: a node's answer.
-
-    Returns:
-        Numbers (p,).
-    """
-    return inference.deviations(answer["hessian"], answer.n)
+COMPARED: newton.Measures = {"gradient": pull, "hessian": newton.deviations, "measures": None}
 
 
-COMPARED: Compared = {"gradient": pull, "hessian": deviations, "measures": None}
-
-
-def compared_on_grid(hazard: np.ndarray) -> Compared:
+def compared_on_grid(hazard: np.ndarray) -> newton.Measures:
     """Select what is compared of the nodes' sums by bin: their time at risk, Hessian and gradient.
 
     Args:
@@ -577,7 +563,7 @@ def compared_on_grid(hazard: np.ndarray) -> Compared:
     return {
         **dict.fromkeys(("events", "happened", "measures"), None),
         "risk": time,
-        **({"hessian": deviations, "gradient": pull_on_grid} if hazard.any() else {"hessian": None}),
+        **({"hessian": newton.deviations, "gradient": pull_on_grid} if hazard.any() else {"hessian": None}),
     }
 
 
