@@ -23,10 +23,21 @@ settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The process that begins the tests ends on SIGTERM as on Ctrl-C: with ``pytest_unconfigure``."""
+    """The workers know the process that begins the tests."""
     if not hasattr(config, "workerinput"):
         os.environ[leftovers.RUN] = str(os.getpid())
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Ctrl-C and SIGTERM end the tests, with ``pytest_unconfigure``, also where a command under test takes Ctrl-C."""
+
+    def end(number: int, frame: object) -> None:
+        session.shouldstop = "interrupted"
+        raise KeyboardInterrupt
+
+    if not hasattr(session.config, "workerinput"):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
 
 
 @pytest.hookimpl(trylast=True)

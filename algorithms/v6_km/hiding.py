@@ -39,7 +39,7 @@ def hidden(
     why: list[str | None] = []
     for g in range(len(groups)):
         if not hospitals[g] and sums["left_with"][g]:
-            why.append("at each hospital, all rows less these would be the few of another group")
+            why.append("at each hospital, subtraction would reveal the few rows of another group")
         elif hospitals[g] < HOSPITALS:
             some = "no hospital has" if not hospitals[g] else f"fewer than {HOSPITALS} hospitals have"
             why.append(f"{some} enough rows of it")
@@ -54,5 +54,5 @@ def hidden(
     shown = [g for g in range(len(groups)) if why[g] is None]
     if rest and shown:  # with the smallest of these, which several hospitals have, what is left is of several too
         named = " and ".join(name for name, _ in rest)
-        why[min(shown, key=lambda g: rows[g])] = f"all rows less those of the groups shown would be the few of {named}"
+        why[min(shown, key=lambda g: rows[g])] = f"with it, subtraction would reveal the few rows of {named}"
     return why

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
@@ -245,12 +246,18 @@ def question(
 
     Returns:
         The request.
+
+    Raises:
+        Refused: the function adds up nothing for such arguments; nodes find the same, before they read a row.
     """
     declaration = getattr(importlib.import_module(package), function).sums or {}  # none: the node says why
     settings = {name: value for name, value in arguments.items() if name not in ("evaluate", "bands")}
     evaluates = bool(arguments.get("evaluate"))
     asked = Asked(Job.from_json(job), settings, arrays, evaluates, arguments.get("bands", 0))
-    layout = questions.layout(declaration, asked)
+    try:
+        layout = questions.layout(declaration, asked)
+    except SafeError as error:
+        raise Refused(f"organization {TARGET}: {error}") from None
     units = [(64, e) for _ in layout.chosen]
     said = agreed.tags if tags is None else tags
     return Sums.of(layout, seq, TARGET, agreed.rows, units, said)

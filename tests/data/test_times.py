@@ -192,3 +192,9 @@ def test_a_bin_about_one_row_is_refused():
         careful.check_bins(weights)
     Policy.of("trusting").check_bins(weights)
     careful.check_bins(np.zeros((12, 3)))
+
+
+def test_counts_of_no_rows_are_numbers_of_the_same_kind():
+    """A hospital without rows of the only group would otherwise add whole numbers where others add fractions."""
+    none = times.Followed(np.zeros(0), np.zeros(0), np.array([1.0, 2.0]), 0, "by time")
+    assert [counts.dtype for counts in (none.events(), none.censored(), none.at_risk)] == [np.float64] * 3

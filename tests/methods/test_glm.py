@@ -815,15 +815,17 @@ def test_an_error_names_five_columns_at_most_and_then_the_cure(aggregation):
     )
 
 
-def test_counts_that_vary_more_are_told_what_quasi_poisson_does():
+def test_counts_that_vary_more_are_told_by_how_much_errors_are_too_small():
     X, _, rng = columns()
     rows = X[["age", "ill"]].assign(y=rng.negative_binomial(1, 0.2, N))
     result = train("v6_glm", dealt(rows), family="poisson")
     (said,) = diagnostics.overdispersed(result)
     assert "gamma" not in said, "it refuses zeros, which counts have"
-    factor = float(said.split("multiply the standard errors by ")[1].split(",")[0])
-    fitted, _, errors = theirs(rows, ("poisson", "log"))
-    assert factor == pytest.approx(np.sqrt(fitted.pearson_chi2 / fitted.df_resid), rel=0.25)
+    factor, what = said.split("multiply the standard errors by ")[1].split(" ", 1)
+    fitted, _, _ = theirs(rows, ("poisson", "log"))
+    assert what == "(the square root of deviance / degrees of freedom)", "quasi-Poisson takes Pearson's X^2"
+    assert float(factor) == pytest.approx(np.sqrt(fitted.deviance / fitted.df_resid), abs=0.005)
+    assert float(factor) == pytest.approx(np.sqrt(fitted.pearson_chi2 / fitted.df_resid), rel=0.25)
     assert "with zeros, choose family=poisson" in stopped(rows, family="gamma")
     assert train("v6_glm", dealt(rows), family="gaussian")["converged"]
 

@@ -481,7 +481,7 @@ def test_all_rows_less_a_group_are_not_those_of_one_hospital():
     result = in_a_study(tables, {"arm": ("f", "m")}, subgroup="arm")
     why = {found["group"]: found["hidden"] for found in result["curves_of_survival"]}
     assert why["m"] == "fewer than 3 hospitals have enough rows of it"
-    assert why["f"] == "all rows less those of the groups shown would be the few of m"
+    assert why["f"] == "with it, subtraction would reveal the few rows of m"
     three = several([{"f": 60, "m": 60, "x": 30}] + [{"f": 60, "x": 30}] * 3)
     result = in_a_study(three, {"arm": ("f", "m", "x")}, subgroup="arm")
     shown = {found["group"]: found.get("hidden") for found in result["curves_of_survival"]}
@@ -497,10 +497,10 @@ def test_few_men_hide_the_women_and_the_result_says_why(aggregation):
     (women,) = result["curves_of_survival"]
     assert (women["left_out"], women["left_with"], women["rows"]) == (360, 360, [])
     said = " ".join(warnings_about(result))
-    assert "360 of f. At their hospital, all rows less these would be the few of another group" in said
+    assert "360 of f. With them, subtraction would reveal the few rows of another group" in said
     assert "fewer rows than its limits require" not in said
     if aggregation == "masked":
-        assert women["hidden"] == "at each hospital, all rows less these would be the few of another group"
+        assert women["hidden"] == "at each hospital, subtraction would reveal the few rows of another group"
 
 
 def test_a_hospital_that_leaves_out_a_group_is_not_in_the_comparison():
@@ -575,12 +575,12 @@ def test_groups_of_few_rows_or_events_over_all_hospitals_are_not_shown():
     why = hidden(["a", "b", "c", "d"], counts, 145, sums, 5)
     assert why[0] is None and why[1] == "fewer than 5 rows have the event"
     assert why[2] == "fewer than 5 rows of all hospitals"
-    assert why[3] == "all rows less those of the groups shown would be the few of b and c"
+    assert why[3] == "with it, subtraction would reveal the few rows of b and c"
     assert hidden(["a", "b", "c", "d"], counts, 145, sums, 0) == [None] * 4
     ungrouped = {**sums, "contributes": np.array([5, 5, 1])}
     assert hidden(["a", "d"], [counts[0], counts[3]], 110, ungrouped, 5) == [
         None,
-        "all rows less those of the groups shown would be the few of no group",
+        "with it, subtraction would reveal the few rows of no group",
     ]
 
 

@@ -48,9 +48,9 @@ def read(out: Path) -> dict:
 
 
 @contextmanager
-def sent(network: str, out: Path):
+def sent(network: str, out: Path, *options: str):
     """``submit`` in another process, as soon as a node has begun to train in round 3, and the id of its task."""
-    command = ["submit", "fedavg", "--network", network, *TRAINING, "--out", str(out)]
+    command = ["submit", "fedavg", "--network", network, *TRAINING, *options, "--out", str(out)]
     with subprocess.Popen(
         [*PROGRAM, *command],
         stdin=subprocess.PIPE,
@@ -66,7 +66,7 @@ def sent(network: str, out: Path):
                     break
             assert found, "submit ended before it had sent the task"
             task, user = int(found[1]), local.client(local.load(network))
-            begun, deadline = "fedavg client_update, round 3", time.monotonic() + 120
+            begun, deadline = "fedavg client_update, round 3", time.monotonic() + 300  # a busy machine
             while not any(row["name"].startswith(f"{begun},") for row in server.subtasks(user, task)):
                 assert process.poll() is None and time.monotonic() < deadline, "round 3 does not begin"
                 time.sleep(0.2)
@@ -83,8 +83,16 @@ def algorithms(engine, network: str) -> list[str]:
     return [container.name for container in every if container.labels.get("node") in nodes]
 
 
+def await_end_of_algorithms(engine, network: str, seconds: float) -> None:
+    """Wait until no node of a network runs a container of an algorithm."""
+    deadline = time.monotonic() + seconds
+    while left := algorithms(engine, network):
+        assert time.monotonic() < deadline, f"{left} still run"
+        time.sleep(0.5)
+
+
 def restart_server(engine, network: str) -> None:
-    """Restart the server, and wait until it answers."""
+    """Restart the server, or start it, and wait until it answers."""
     engine.containers.get(docker_engine.server_name(network)).restart(timeout=2)
     found, deadline = local.load(network), time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -150,10 +158,7 @@ def test_a_task_is_cancelled_from_elsewhere_and_resumed(engine, network, call, t
     assert process.returncode == 1 and f"v6-federated: task {task}: organization 1: the task was stopped" in said
     assert not (tmp_path / "never" / "result.json").exists()
 
-    deadline = time.monotonic() + 30
-    while left := algorithms(engine, network):
-        assert time.monotonic() < deadline, f"{left} still run"
-        time.sleep(0.5)
+    await_end_of_algorithms(engine, network, 30)
     user = local.client(local.load(network))
     calls = server.subtasks(user, task)
     time.sleep(3)
@@ -168,6 +173,30 @@ def test_a_task_is_cancelled_from_elsewhere_and_resumed(engine, network, call, t
     assert main([*shlex.split(resume), "--out", str(out)]) == 0
     assert read(out)["weights"] == undisturbed["weights"]
     assert [row["round"] for row in read(out)["history"]] == [*range(1, ROUNDS + 1)]
+
+
+@pytest.mark.long  # it waits for limits of time
+def test_a_server_that_is_gone_ends_submit_and_central_which_goes_on_later(
+    engine, network, call, tmp_path, undisturbed
+):
+    wait_until_online(network)
+    out = tmp_path / "gone"
+    with sent(network, out, "--server-timeout", "5", "--set", "server_timeout=15") as (process, task):
+        engine.containers.get(docker_engine.server_name(network)).kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "Traceback" not in err
+    assert f"has not answered for 5 s (--server-timeout); task {task} may go on at the nodes" in err
+    fetch = f"v6-federated fetch {task} --network {network} --out {out}"
+    assert err.endswith(f"Once the server answers again, this brings its result: {fetch}\n")
+    await_end_of_algorithms(engine, network, 60)  # central too ends by itself
+
+    restart_server(engine, network)
+    code, _, err = call("watch", task, "--out", tmp_path / "watched")
+    assert code == 0, err
+    assert main(shlex.split(fetch)[1:]) == 0
+    assert read(out)["weights"] == undisturbed["weights"]
+    asked = [row["name"] for row in server.subtasks(local.client(local.load(network)), task)]
+    assert asked.count("fedavg client_update, round 2, organization 1") == 1, "central goes on from its checkpoint"
 
 
 def test_a_task_of_another_program(network, toy, call, tmp_path):

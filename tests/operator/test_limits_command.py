@@ -99,7 +99,7 @@ def test_a_misspelt_name_is_said_with_the_nearest_known_one(configured, text, sa
 SOUND = "api_key: x\npolicies: {allowed_algorithms: [x]}\n"
 OWN = "{label: hospital, uri: /srv/hospital, type: folder}"
 ADDRESS = "postgresql://reader:s3cr3t@warehouse:5432/registry"
-PRINTED = "logs are shared, and vantage6 prints the address of the database a"
+PRINTED = "logs are shared, and images other than this project's can print the address of the database a"
 WITH_PASSWORD = f"{PRINTED}, with its password, into"
 
 
@@ -123,7 +123,7 @@ WITH_PASSWORD = f"{PRINTED}, with its password, into"
             [WITH_PASSWORD],
         ),
         (f"{{label: a, type: sql, uri: '{ADDRESS}'}}", "", [WITH_PASSWORD]),
-        ("{label: a, type: sparql, uri: 'https://rows.org/sparql'}", "", [f"{PRINTED} into the log of an image"]),
+        ("{label: a, type: sparql, uri: 'https://rows.org/sparql'}", "", [f"{PRINTED} into the logs"]),
         (f"{{label: a, type: sql, uri: '{ADDRESS}'}}", "share_algorithm_logs: false", []),
         ("{label: a, type: csv, uri: /srv/rows.csv, mount_mode: ro, env: {unit: mm}}", "", []),
         (

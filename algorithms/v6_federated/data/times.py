@@ -378,7 +378,8 @@ class Followed:
         shares = np.ones(B) if self.spread == "evenly" else self._widths
         if self.spread == "by time":
             shares = np.append(self.at_risk, 0.0) + 1e-9 * self._widths
-        return self._spread(np.bincount(self.bins, which, B), which, shares)
+        counts = np.bincount(self.bins, which, B).astype(np.float64)  # whole numbers if there are no rows
+        return self._spread(counts, which, shares)
 
     @property
     def _widths(self) -> Array:

@@ -163,9 +163,9 @@ def _remarks(node: Mapping[str, Any], policies: Mapping[str, Any]) -> Iterator[s
         if str(database.get("type")) in ADDRESSES and node.get("share_algorithm_logs", True) is not False:
             secret = ", with its password," if PASSWORD.search(str(database.get("uri"))) else ""
             yield (
-                f"logs are shared, and vantage6 prints the address of the database {database.get('label')}{secret} "
-                "into the log of an image that reads it: set share_algorithm_logs: false, unless you know that no "
-                "image that policies allow prints it"
+                "logs are shared, and images other than this project's can print the address of the database "
+                f"{database.get('label')}{secret} into the logs, as vantage6's own reader does: if policies allow such "
+                "images, set share_algorithm_logs: false"
             )
     if "hospital" not in [database.get("label") for database in databases]:
         yield (

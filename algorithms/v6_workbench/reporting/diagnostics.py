@@ -100,8 +100,8 @@ def left_out_of_curves(result: Result) -> list[str]:
         (
             rest,
             "rows that are in no curve since another group is rare",
-            "At their hospital, all rows less these would be the few of another group. A study of the hospitals counts "
-            "them",
+            "With them, subtraction would reveal the few rows of another group of their hospital. A study of the "
+            "hospitals counts them",
         ),
         (hidden, "groups that are not shown", "Sums under masks are shown if several hospitals have rows in them"),
     ]
@@ -172,7 +172,8 @@ def overdispersed(result: Result) -> list[str]:
     return [
         f"the label varies more than counts of a Poisson distribution do (deviance {deviance:.4g} on {df:.0f} degrees "
         f"of freedom): standard errors are about {factor:.1f} times too small, and p-values too; add columns that "
-        f"explain the label, or multiply the standard errors by {factor:.2f}, as quasi-Poisson regression does"
+        f"explain the label, or multiply the standard errors by {factor:.2f} (the square root of deviance / degrees of "
+        "freedom)"
     ]
 
 

@@ -145,3 +145,13 @@ def test_report_shows_regressions_and_curves_beside_each_other(rows, tmp_path, m
     said = capsys.readouterr().out
     assert re.search(r"glm2 +glm1 +likelihood ratio", said)
     assert "concordance" in said and "median" in said and "accuracy " not in said
+
+
+def test_a_group_that_is_not_shown_has_no_rows_beside_other_curves():
+    """As central says it under masks, where fewer than three hospitals have rows of a group."""
+    curve = {"n": 1283, "events": 95, "median": None, "rows": [{"end": 40.0}], "group": "u"}
+    unseen = {**dict.fromkeys(("n", "events", "median")), "rows": [], "group": "rare", "hidden": "too few hospitals"}
+    found = tables.medians_table({"a": {"curves_of_survival": [curve]}, "b": {"curves_of_survival": [unseen, curve]}})
+    shown = [*zip(*(list(column.cells) for column in found.columns), strict=True)]
+    of_u = "u", "1,283", "95", "not reached by 40"
+    assert shown == [("a", *of_u), ("b", "rare", "", "", "not shown"), ("b", *of_u)]

@@ -84,6 +84,9 @@ def medians_table(results: Mapping[str, Result]) -> Table | None:
     for name, curves in found.items():
         for curve in curves:
             group = "all" if curve["group"] is None else str(curve["group"])
-            cells = [f"{curve['n']:,}", f"{curve['events']:,}", median_of(curve)]
+            if curve.get("hidden"):
+                cells = ["", "", "not shown"]
+            else:
+                cells = [f"{curve['n']:,}", f"{curve['events']:,}", median_of(curve)]
             out.add_row(escape(name), *([escape(group)] if named else []), *cells)
     return out
