@@ -246,8 +246,9 @@ def why_refused(stepping: Stepping, names: list[str], strata: Strata) -> str:
         )
     strata_of = " or set strata=hospital," if strata == "none" else ""
     return (
-        "few rows with extreme values outweigh all others after a step: take the logarithm of columns with a long tail,"
-        f"{strata_of} or leave columns out (--exclude); or columns predict nearly with certainty who has the event "
+        "few rows with extreme values outweigh all others after a step: limit columns with a long tail (such as "
+        "--preprocess clip:0.05),"
+        f"{strata_of} or leave them out (--exclude); or columns predict nearly with certainty who has the event "
         f"first{bins}"
     )
 

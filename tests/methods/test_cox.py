@@ -716,3 +716,24 @@ def sizes(value, name=""):
     found = {(name, len(value))} if isinstance(value, list) else set()
     parts = value.items() if isinstance(value, dict) else [(name, part) for part in value]
     return found.union(*(sizes(part, inner) for inner, part in parts if isinstance(part, dict | list)))
+
+
+def test_careful_hospitals_follow_rows_to_the_last_end_of_a_grid_and_count_their_events_only():
+    """Single answers were rejected: they counted all events, and summed those in bins."""
+    rows = patients()
+    settings = {"strata": "none", "grid": [2.0, 6.0], "aggregation": "plain"}
+    result = fit(rows, environment={"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}, **settings)
+    assert result["events"] == rows.dead[rows.months <= 6].sum() < rows.dead.sum()
+
+
+def test_a_long_tail_is_not_said_to_be_certain():
+    """The first step put nearly all of the hazard on the row with the largest value."""
+    rng = np.random.default_rng(3)
+    rows = patients(240)[["age", "months", "dead"]].assign(bili=np.exp(1.6 * rng.normal(size=240)))
+    rows["months"] = rows.months / (1 + 1.5 * np.minimum(rows.bili, 6))
+    nodes = {k + 1: rows.iloc[k::3].reset_index(drop=True) for k in range(3)}
+    own = {"label": "months", "event": "dead", "environment": {"V6_FEDERATED_PROFILE": "careful"}}
+    result = train("v6_cox", nodes, strata="none", stops=True, **own)
+    assert "Often, few rows with extreme values outweigh all others after a step" in result["stopped"]
+    for cure in ({"preprocess": ["clip:0.1"], "strata": "none"}, {"strata": "hospital"}):
+        assert train("v6_cox", nodes, **own, **cure)["converged"], cure
