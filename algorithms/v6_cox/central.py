@@ -31,6 +31,7 @@ from v6_federated import (
     check_grid,
     codec,
     inference,
+    newton,
     times,
 )
 
@@ -53,7 +54,6 @@ Bins = Annotated[
 ]
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
-Compared = Mapping[str, Callable[[Answer], np.ndarray] | None]  # what of the nodes' answers is compared, by name
 Ask = Callable[[np.ndarray, Mapping[str, Any], Sequence[int]], tuple[Answers, Sums]]  # see ``of_strata``, ``on_grid``
 
 
@@ -129,9 +129,11 @@ def central(
     have a baseline hazard of their own, so the log partial likelihood is the sum of the nodes' own ones. What leaves a
     node: in each round its gradient (d,) and Hessian (d, d), and ``measures``: rows, events, log-likelihood, pairs of
     rows and concordant ones. No time leaves it. With ``strata=none`` all rows have one baseline hazard, constant in a
-    bin. What leaves a node: before round 1, its events counted by cell of time in multiples of its minimum of rows; in
-    each round, for each bin its events and the sums of exp(X beta) times time at risk (1, X), and over all bins a
-    Hessian, sums of X over events, and ``measures``. Bytes up a node and round: 16/3 d (d + 3) in float64, with bins
+    bin. What leaves a node: before round 1, its events and its rows that leave, counted by cell of time, in multiples
+    of its minimum of rows, or in a study exactly; in each round, for each bin its events and the sums of exp(X beta)
+    times time at risk (1, X), and over all bins a Hessian, sums of X over events, and ``measures``. In a study central
+    makes bins so wide that each holds enough events of each block, and follows no row after the last one. Bytes up a
+    node and round: 16/3 d (d + 3) in float64, with bins
     32/3 B (d + 2) more; 11 d down, and 11 B; 15 times as many up under masks, where sums of any size are exact.
     """
     model = federation.model
@@ -184,7 +186,7 @@ def central(
     else:
         shared = stepping.good["shared"]
         center = stepping.null.get("shared", shared)["center"]
-        shown["baseline"] = baseline(np.array(s.ends), shared, center, stepping.good["next"], federation.least)
+        shown["baseline"] = baseline(np.array(s.ends), shared, center, stepping.good["next"])
     return {
         **result,
         **shown,
@@ -234,13 +236,20 @@ def why_refused(stepping: Stepping, names: list[str], strata: Strata) -> str:
             "values are missing (add a step impute), or rows or events are too few for a limit or for so many columns "
             f"(leave some out with --exclude){bins}"
         )
-    first, now = stepping.start, stepping.good.get("H")
-    certain = ""
+    first, now, certain = stepping.start, stepping.good.get("H"), ""
     if first is not None and now is not None:
         certain = inference.suspects(names, scaled(first, first), scaled(now, first))
+    if certain:
+        return (
+            f"columns{certain} predict nearly with certainty who has the event first: leave them out (--exclude), or "
+            f"merge levels{bins}"
+        )
+    strata_of = " or set strata=hospital," if strata == "none" else ""
     return (
-        f"columns{certain} predict nearly with certainty who has the event first: leave them out (--exclude), or merge "
-        f"levels{bins}"
+        "few rows with extreme values outweigh all others after a step: limit columns with a long tail (such as "
+        "--preprocess clip:0.05),"
+        f"{strata_of} or leave them out (--exclude); or columns predict nearly with certainty who has the event "
+        f"first{bins}"
     )
 
 
@@ -340,7 +349,9 @@ def on_grid(
         center=np.append(center, 0.0),
         bins=codec.encode({"ends": ends, "hazard": hazard}, "float64"),
         even=even,
+        **({"closed": True} if federation.least else {}),
     )
+    check_bins(answers, federation.least)
     used = of_the_fit(answers, who)
     about = [used.n, *used.organizations]
     sums = {name: used.exact_sum(name) for name in ("events", "risk", "happened", "hessian")}
@@ -362,14 +373,29 @@ def on_grid(
     return answers, Sums(about, found["gradient"], H, measures, told, exact)
 
 
+def check_bins(answers: Answers, least: int) -> None:
+    """Reject sums with few events in a bin, of blocks that have not counted theirs. Nothing of them is kept.
+
+    Args:
+        answers: to ``newton_on_grid``.
+        least: events that each answer must have in each bin but the open one, which is empty; 0 means any number.
+
+    Raises:
+        SafeError: some answer has fewer.
+    """
+    if least and any(Answers([a]).exact_sum("events")[:-1].min() < least - 0.5 for a in answers.parts()):
+        raise SafeError(
+            f"bins of time hold fewer than {least} events of a block that was missing when they were chosen; start the "
+            "job again, or set fewer bins"
+        )
+
+
 def named(answers: Answers) -> dict[str, float]:
     """Add up what ``MEASURES`` names."""
     return dict(zip(MEASURES, answers.exact_sum("measures").tolist(), strict=True))
 
 
-def baseline(
-    ends: np.ndarray, shared: Mapping[str, Any], center: np.ndarray, b: np.ndarray, least: int
-) -> dict[str, Any]:
+def baseline(ends: np.ndarray, shared: Mapping[str, Any], center: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     """Say what the baseline hazard is.
 
     Args:
@@ -377,7 +403,6 @@ def baseline(
         shared: of the last round whose step was taken.
         center: means of the columns, weighted by time at risk (p,).
         b: the coefficients (p,).
-        least: events that a bin must have to be shown, unless it has none. Bins with fewer are joined with others.
 
     Returns:
         ``ends`` of the bins (B,), None for the last one; ``events`` in them (B,); ``hazard`` (B,), of a row whose
@@ -387,19 +412,11 @@ def baseline(
     hazard = grid_of.Baseline(**{n: shared[n] for n in ("b", "events", "hazard", "means")}).at(b)
     hazard = hazard * np.exp((center - shared["center"]) @ b)  # 1 unless nodes were missing
     widths = np.diff(np.concatenate([[0.0], ends]))
-    survival, events = np.exp(-np.cumsum(hazard[:-1] * widths)), shared["events"]
-    if least:
-        joined = times.joins(events, least) - 1
-        last = np.flatnonzero(np.diff(joined, append=-1))  # bin of each joined one
-        each = np.append(widths, widths[-1])  # the last one is open
-        events, hazard = np.bincount(joined, events), np.bincount(joined, hazard * each) / np.bincount(joined, each)
-        events, hazard = events[joined[last]], hazard[joined[last]]
-        ends, survival = ends[last[:-1]], survival[last[:-1]]
     return {
         "ends": [*ends.tolist(), None],
-        "events": events.tolist(),
+        "events": shared["events"].tolist(),
         "hazard": hazard.tolist(),
-        "survival": survival.tolist(),
+        "survival": np.exp(-np.cumsum(hazard[:-1] * widths)).tolist(),
         "prediction": float(center @ b),
     }
 
@@ -518,27 +535,13 @@ def pull(answer: Answer) -> np.ndarray:
     Returns:
         A number (1,).
     """
-    g = answer["gradient"]
-    events = float(answer["measures"][MEASURES.index("events")])
-    return inference.pull(g, inference.symmetric(answer["hessian"], len(g)), events)
+    return newton.pull(answer, float(answer["measures"][MEASURES.index("events")]))
 
 
-def deviations(answer: Answer) -> np.ndarray:
-    """Select what is compared of the nodes' Hessians, see ``inference.deviations``.
-
-    Args:
-        answer: a node's answer.
-
-    Returns:
-        Numbers (p,).
-    """
-    return inference.deviations(answer["hessian"], answer.n)
+COMPARED: newton.Measures = {"gradient": pull, "hessian": newton.deviations, "measures": None}
 
 
-COMPARED: Compared = {"gradient": pull, "hessian": deviations, "measures": None}
-
-
-def compared_on_grid(hazard: np.ndarray) -> Compared:
+def compared_on_grid(hazard: np.ndarray) -> newton.Measures:
     """Select what is compared of the nodes' sums by bin: their time at risk, Hessian and gradient.
 
     Args:
@@ -561,7 +564,7 @@ def compared_on_grid(hazard: np.ndarray) -> Compared:
     return {
         **dict.fromkeys(("events", "happened", "measures"), None),
         "risk": time,
-        **({"hessian": deviations, "gradient": pull_on_grid} if hazard.any() else {"hessian": None}),
+        **({"hessian": newton.deviations, "gradient": pull_on_grid} if hazard.any() else {"hessian": None}),
     }
 
 

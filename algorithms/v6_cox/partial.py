@@ -9,7 +9,10 @@ from v6_cox.likelihood import FURTHEST, Cox, of_stratum
 from v6_cox.measures import MEASURES, Ties
 from v6_federated import Asked, Node, Result, SafeError, Sum, Vector, codec, partial, times
 
-UNEVEN = "The columns predict nearly with certainty who has the event first; leave out columns"
+UNEVEN = (
+    "Columns have a few extreme values, or predict nearly with certainty who has the event first; clip them, or leave "
+    "out columns"
+)
 
 
 def sums_of_strata(asked: Asked) -> dict[str, Sum]:
@@ -48,12 +51,14 @@ def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
 
 
 @partial(sums=sums_of_bins)
-def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[str, Any], even: bool) -> Result:
+def newton_on_grid(
+    node: Node, weights: Vector, center: Vector, *, bins: dict[str, Any], even: bool, closed: bool = False
+) -> Result:
     """The same for one baseline hazard of all nodes, in bins of time: see ``grid.of_rows``.
 
     ``bins`` holds their ``ends`` (B - 1,), as the last one is open, and the ``hazard`` (B,) of a row at the ``center``
     (d + 1,) of the columns; both are zeros in the first round, when they are not known. ``even``: see
-    ``times.Followed``.
+    ``times.Followed``. ``closed``: whether rows are followed up to the last end only.
     """
     assert isinstance(node.model, Cox)
     X, time, event = of_node(node)
@@ -65,7 +70,9 @@ def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[st
     node.policy.check_size(B * (2 + p) + p + p * (p + 1) // 2 + len(MEASURES), f"the sums of {B} bins")
     node.check_time()
     least = 0 if node.pinned else node.policy.minimum_rows_a_side  # in a study, central's code joins bins of the block
-    followed = times.Followed(time, event, ends, least, "evenly" if even else "by width").up_to_the_last_end()
+    followed = times.Followed(time, event, ends, least, "evenly" if even else "by width")
+    if closed or (least and not even):  # the open bin has no width by which events could be spread
+        followed = followed.up_to_the_last_end()
     X = X - center[:-1]
     if (np.abs(X @ beta) > FURTHEST / 2).any():
         raise SafeError(
@@ -82,7 +89,7 @@ def newton_on_grid(node: Node, weights: Vector, center: Vector, *, bins: dict[st
         **{name: found[name] for name in ("events", "happened")},
         "risk": found["risk"].ravel(),
         "hessian": found["hessian"][np.tril_indices(p)],
-        "measures": measures(time, event, X @ beta, 0.0, pairs=not node.pinned),
+        "measures": measures(followed.time, followed.event, X @ beta, 0.0, pairs=not node.pinned),
     }
 
 

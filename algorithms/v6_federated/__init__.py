@@ -9,6 +9,7 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.base.version import __version__
+from v6_federated.central import newton
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.bins_of_time import Grid, bins_of_time, check_grid, mixed_bins
@@ -98,6 +99,7 @@ __all__ = [
     "keep_steps",
     "mixed_bins",
     "models",
+    "newton",
     "number_of_threads",
     "of_steps",
     "of_the_model",

@@ -1,6 +1,6 @@
 """The server of generalised linear models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from v6_federated import (
     central,
     codec,
     inference,
+    newton,
 )
 from v6_glm import fit, noisy
 from v6_glm.families import Glm, check_link
@@ -37,7 +38,6 @@ Tolerance = Annotated[
     Number,
 ]
 
-Compared = Mapping[str, Callable[[Answer], np.ndarray] | None]  # what of the nodes' answers is compared, by name
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
 
@@ -293,9 +293,9 @@ def pull(answer: Answer) -> np.ndarray:
     Returns:
         A number (1,).
     """
-    g, sums = answer["gradient"], dict(zip(MEASURES, answer["measures"].tolist(), strict=True))
+    sums = dict(zip(MEASURES, answer["measures"].tolist(), strict=True))
     # no step can explain more than Pearson's X^2, which is 0 of families without a dispersion
-    return inference.pull(g, inference.symmetric(answer["hessian"], len(g)), sums["pearson"] or sums["deviance"])
+    return newton.pull(answer, sums["pearson"] or sums["deviance"])
 
 
 def first_pull(answer: Answer) -> np.ndarray:
@@ -307,24 +307,10 @@ def first_pull(answer: Answer) -> np.ndarray:
     Returns:
         A number (1,).
     """
-    g = answer["gradient"]
-    H = inference.symmetric(answer["hessian"], len(g))
-    return inference.pull(g, H, float(H[-1, -1]))
+    return newton.pull(answer, float(answer["hessian"][-1]))
 
 
-def deviations(answer: Answer) -> np.ndarray:
-    """Select what is compared of the nodes' Hessians, see ``inference.deviations``.
-
-    Args:
-        answer: a node's answer.
-
-    Returns:
-        Numbers (p,).
-    """
-    return inference.deviations(answer["hessian"], answer.n)
-
-
-def compared(model: Glm, first: bool) -> Compared:
+def compared(model: Glm, first: bool) -> newton.Measures:
     """Select what is compared of the nodes' answers.
 
     The first Hessian is of columns in their own units. The first gradient is that of working labels, which can be
@@ -338,8 +324,8 @@ def compared(model: Glm, first: bool) -> Compared:
         Functions of an answer, by name.
     """
     if not first:
-        return {"gradient": pull, "hessian": deviations, "measures": None}
-    found: Compared = {"gradient": None, "hessian": None, "measures": None, "first hessian": deviations}
+        return {"gradient": pull, "hessian": newton.deviations, "measures": None}
+    found: newton.Measures = {"gradient": None, "hessian": None, "measures": None, "first hessian": newton.deviations}
     return found if model.regression else {**found, "first gradient": first_pull}
 
 

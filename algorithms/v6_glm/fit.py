@@ -47,7 +47,7 @@ def check_not_separated(
     raise SafeError(
         f"the column(s) {matter} separate the labels: some of their values predict the label with "
         "certainty, so that no finite coefficients fit best; leave them out (--exclude), merge levels, or set l2, for "
-        "example --set l2=0.01"
+        "example --set l2=0.1"
     )
 
 

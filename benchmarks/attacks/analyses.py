@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attacks.isolation import Sum, isolate
-from benchmarks.attacks.researcher import FLAG, NAME, RARE, Outcome, Refused, Researcher
+from benchmarks.attacks.researcher import FLAG, NAME, RARE, Outcome, Refused, Researcher, matched
+from v6_federated.central import checkpoint
 from v6_federated.messages import codec
 from v6_glm import noisy
 
@@ -159,6 +160,32 @@ def rows_by_other_ends(researcher: Researcher) -> Outcome:
         time = b.low + until[b.high] - until[b.low] - after[b.high] * (b.high - b.low)
         rows.append(np.insert(b.rows.total[1:], at, time))
     return researcher.found(np.array(rows).reshape(-1, len(researcher.features)))
+
+
+def last_row_by_a_grid(researcher: Researcher) -> Outcome:
+    """Ordinary jobs of ``cox`` without strata over all hospitals, whose last bin is moved until one event is in it.
+
+    The result keeps the mean of the columns at risk in each bin: in the last one, that of the last patient.
+    """
+    column, scale = _time(researcher)
+    features = [c for c in researcher.features if c != column][:3]
+    mean = float(researcher.moments()[0][researcher.features.index(column)])
+    low, high, claims = mean, mean + 10 * scale, list[np.ndarray]()
+    while high - low > SHORT * scale and not claims:
+        end = (low + high) / 2
+        try:
+            grid = [mean, end]
+            job = researcher.central("v6_cox", label=column, features=features, rounds=2, strata="none", grid=grid)
+        except Refused:
+            high = end
+            continue
+        shared = checkpoint.from_json(job["state"])["shared"]
+        events = round(shared["events"][-1])
+        low, high = (end, high) if events > 1 else (low, end)
+        claims += [np.array(shared["means"])[-1] + shared["center"]] * (events == 1)
+    truth = np.concatenate([t[features].to_numpy(np.float64) for t in researcher.tables.values()])
+    number, error = matched(np.array(claims).reshape(-1, len(features)), truth, truth.std(axis=0))
+    return _one(Outcome(number, 1, "rows", researcher.tasks, len(claims), error, researcher.last_words(number)))
 
 
 def _time(researcher: Researcher) -> tuple[str, float]:

@@ -330,6 +330,13 @@ ATTACKS = (
         why=DIFFERENCE,
     ),
     Attack(
+        "the last row at risk, by a grid",
+        "Ordinary jobs of `cox` with `strata=none` over all hospitals, whose last bin is moved until one event is in "
+        "it. The result has the means of the columns at risk in each bin.",
+        analyses.last_row_by_a_grid,
+        stops="`MINIMUM_ROWS_A_SIDE`: nodes join bins of few rows; in a study, central does, before round 1",
+    ),
+    Attack(
         "largest value's row, with noise",
         "The Hessian of `glm` with noise, under chosen coefficients, columns and bounds; the whole budget in one sum.",
         analyses.noisy_hessian,

@@ -94,8 +94,21 @@ def test_rows_are_followed_to_the_last_end_that_a_job_names():
     assert last.time.max() == 38 and last.event[-3:].tolist() == [1, 0, 0]
     np.testing.assert_allclose(last.events(), [10, 28, 0])
     assert not last.spent()[:, 2].any()
-    for same in (times.Followed(rows.time, rows.event, rows.ends, 5, "evenly"), followed(least=0)):
-        assert same.up_to_the_last_end() is same
+
+
+def test_each_bin_of_a_block_holds_enough_events_and_the_last_one_leaves_enough_at_risk():
+    """Of an end between two cells, the events before it may be those of the cell before, those after it of the next."""
+    cells, rows = np.array([1.0, 2, 4, 8]), 40
+    block = np.array([3.0, 8, 14, 20]), np.array([4.0, 10, 25, 35]), rows
+    assert times.of_enough([1, 2, 4, 8], cells, [block], 5) == [2, 4]  # 5 are at risk after 8, and 15 after 4
+    assert times.of_enough([2, 3, 9], cells, [block], 5) == [2, 4]  # perhaps none between 2 and 3; the last cell's end
+    assert times.of_enough([2, 3], cells, [block], 5) == [3]  # few events before the last end are in its bin
+    assert times.of_enough([8, 9], cells, [block], 5) == [4]
+    other = np.array([0.0, 2, 9, 9]), np.array([0.0, 2, 9, 9]), rows
+    assert times.of_enough([2, 4], cells, [block, other], 5) == [4]
+    for few in ((np.full(4, 4.0), np.full(4, 4.0), rows), (np.full(4, 9.0), np.full(4, 31.0), rows)):
+        with pytest.raises(SafeError, match="5 patients of each block must have the event in a bin of time"):
+            times.of_enough([2, 4], cells, [block, few], 5)
 
 
 def test_time_at_risk_and_events_by_hand():

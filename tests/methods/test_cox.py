@@ -12,8 +12,8 @@ from scipy import optimize, stats
 from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputError
 
 from v6_cox import likelihood
-from v6_cox.central import baseline
 from v6_federated.base.errors import SafeError
+from v6_federated.central import checkpoint
 from v6_federated.data import times
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
@@ -661,15 +661,79 @@ def test_on_bins_in_a_study_two_deals_of_the_same_rows_bring_the_same_fit(profil
     assert all(n == 0 or n >= least for n in found[0]["baseline"]["events"])
 
 
-def test_bins_of_few_events_are_joined_when_the_baseline_is_shown():
-    ends, events = np.array([1.0, 2, 4, 5]), np.array([2.0, 4, 6, 1, 3])
-    shared = {
-        "b": np.zeros(1),
-        "events": events,
-        "hazard": np.array([0.2, 0.4, 0.3, 0.1, 0.5]),
-        "means": np.zeros((5, 1)),
-    }
-    found = baseline(ends, {**shared, "center": np.zeros(1)}, np.zeros(1), np.zeros(1), 5)
-    assert found["ends"] == [2, None] and found["events"] == [6, 10]
-    np.testing.assert_allclose(found["hazard"], [0.3, (2 * 0.3 + 0.1 + 0.5) / 4])
-    np.testing.assert_allclose(found["survival"], [np.exp(-0.6)])
+def heavy(n=160, seed=4):
+    """Few late patients, of whom one is alone at risk at last, and of an age that nobody else has."""
+    rows = patients(n, seed)
+    rows.loc[0, ["months", "dead", "age"]] = 300.0, 1, 99.5
+    return rows
+
+
+def tied(n=240, seed=5):
+    """Times in whole years, of which the first ones have no event."""
+    rows = patients(n, seed)
+    return rows.assign(months=np.ceil(rows.months / 4) * 4, dead=rows.dead * (rows.months > 2))
+
+
+GRIDS = {
+    "the last row at risk": (heavy, {"grid": [5.0, 299.0]}),
+    "one time": (heavy, {"grid": [7.25]}),
+    "narrow ones": (heavy, {"grid": [float(t) for t in np.arange(0.25, 20, 0.25)]}),
+    "no events at first": (tied, {"grid": [0.5, 1.0, 8.0, 400.0]}),
+    "many bins": (heavy, {"bins": 100}),
+    "many bins and ties": (tied, {"bins": 60}),
+}
+
+
+@pytest.mark.parametrize("made, settings", GRIDS.values(), ids=GRIDS)
+def test_no_number_of_a_study_s_result_is_about_few_rows(made, settings):
+    """A grid that ended after all times but one wrote this patient's columns as the means of the open bin."""
+    rows = made()
+    tables = {k + 1: rows.iloc[k::4].reset_index(drop=True) for k in range(4)}
+    own = {"environment": {"V6_FEDERATED_PROFILE": "careful"}, "study": StudyPlan(), "on_round": lambda row: None}
+    with MockNetwork("v6_cox", tables, **own) as network:
+        result = network.run(label="months", event="dead", strata="none", aggregation="pinned", **settings)
+    state = checkpoint.from_json(result["state"])
+    ends = np.array(state["ends"])
+    assert result["baseline"]["ends"] == [*ends, None] and result["converged"]
+    months, dead = rows.months.to_numpy(), rows.dead.to_numpy()
+    died = np.bincount(np.searchsorted(ends, months), dead, len(ends) + 1)[:-1]
+    assert died.min() >= 5 and (months > ends[-1]).sum() >= 10 and result["events"] == died.sum()
+    spent = np.clip(months[:, None] - np.append(0, ends[:-1]), 0, np.diff(ends, prepend=0))
+    X = rows.drop(columns=["months", "dead"]).to_numpy(float)
+    for sums in (state["shared"], state["stepping"]["good"]["shared"], state["stepping"]["first"]["shared"]):
+        weights = spent * np.exp((X - sums["center"]) @ np.array(sums["b"]))[:, None]
+        at_risk = weights.T @ X / weights.sum(axis=0)[:, None]
+        np.testing.assert_allclose(sums["events"], [*died, 0], atol=1e-6)
+        np.testing.assert_allclose(np.array(sums["means"])[:-1] + sums["center"], at_risk, rtol=1e-6)
+        assert not np.any(sums["means"][-1]) and sums["hazard"][-1] == 0
+        assert (weights.sum(axis=0) ** 2 / (weights**2).sum(axis=0)).min() >= 5, "few rows outweigh others in a bin"
+    by_bin = {name for name, size in sizes({**result, "state": state}) if size in (len(ends), len(ends) + 1)}
+    assert len(ends) < 8 or by_bin == {"ends", "events", "hazard", "means", "survival"}
+
+
+def sizes(value, name=""):
+    """The names and lengths of all lists of numbers, wherever they are."""
+    found = {(name, len(value))} if isinstance(value, list) else set()
+    parts = value.items() if isinstance(value, dict) else [(name, part) for part in value]
+    return found.union(*(sizes(part, inner) for inner, part in parts if isinstance(part, dict | list)))
+
+
+def test_careful_hospitals_follow_rows_to_the_last_end_of_a_grid_and_count_their_events_only():
+    """Single answers were rejected: they counted all events, and summed those in bins."""
+    rows = patients()
+    settings = {"strata": "none", "grid": [2.0, 6.0], "aggregation": "plain"}
+    result = fit(rows, environment={"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}, **settings)
+    assert result["events"] == rows.dead[rows.months <= 6].sum() < rows.dead.sum()
+
+
+def test_a_long_tail_is_not_said_to_be_certain():
+    """The first step put nearly all of the hazard on the row with the largest value."""
+    rng = np.random.default_rng(3)
+    rows = patients(240)[["age", "months", "dead"]].assign(bili=np.exp(1.6 * rng.normal(size=240)))
+    rows["months"] = rows.months / (1 + 1.5 * np.minimum(rows.bili, 6))
+    nodes = {k + 1: rows.iloc[k::3].reset_index(drop=True) for k in range(3)}
+    own = {"label": "months", "event": "dead", "environment": {"V6_FEDERATED_PROFILE": "careful"}}
+    result = train("v6_cox", nodes, strata="none", stops=True, **own)
+    assert "Often, few rows with extreme values outweigh all others after a step" in result["stopped"]
+    for cure in ({"preprocess": ["clip:0.1"], "strata": "none"}, {"strata": "hospital"}):
+        assert train("v6_cox", nodes, **own, **cure)["converged"], cure

@@ -9,6 +9,7 @@ from pydantic import Field
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer
+from v6_federated.central.answers import Answers
 from v6_federated.central.federation import Federation
 from v6_federated.data import times
 from v6_federated.messages.settings import changed
@@ -50,19 +51,22 @@ class Counted:
         events: up to each (C,).
         leavers: rows that leave up to each (C,).
         off_grain: rows whose time is no multiple of each of ``times.GRAINS``.
+        of_blocks: events and leavers up to each (C,), and rows, of each answer, by its first organization.
     """
 
     ends: Array
     events: Array
     leavers: Array
     off_grain: Array
+    of_blocks: dict[int, tuple[Array, Array, int]]
 
 
 def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None) -> list[float]:
     """Choose ends of bins: those of the grid, or such that bins hold about equally many events.
 
     For the latter, two requests: events up to powers of 2, and then up to the ends of equal cells below the power that
-    holds them all. The nodes round their counts down, except in a study.
+    holds them all. The nodes round their counts down, except in a study. There they join no bins either: ends are left
+    out until each block has enough rows in each bin, see ``times.of_enough``, whoever names them.
 
     Args:
         federation: the nodes, whose function ``count_events`` is asked.
@@ -70,16 +74,25 @@ def bins_of_time(federation: Federation, shares: Array, grid: list[float] | None
         grid: the ends that the job names; None if it names none.
 
     Returns:
-        The ends; fewer than B if many events happened at the same time.
+        The ends; fewer than B if many events happened at the same time, or if bins would hold too few.
 
     Raises:
-        SafeError: there are too few events to count.
+        SafeError: there are too few events to count, or to show.
         CollectResultsError: fewer nodes answered than the job needs.
     """
-    if grid:
+    if grid and not federation.least:
         return [*map(float, grid)]
-    counted = _counted(federation, _last_end(_counted(federation, None)))
-    return times.quantiles(counted.events, counted.ends, shares)
+    rough = _counted(federation, None)
+    counted = _counted(federation, _last_end(rough))
+    if not federation.least:
+        return times.quantiles(counted.events, counted.ends, shares)
+    ends = [*map(float, grid)] if grid else times.quantiles(counted.events, counted.ends, np.append(shares, 1.0))
+    cells, first = np.unique([*rough.ends, *counted.ends], return_index=True)
+    blocks = list[tuple[Array, Array, int]]()
+    for block in rough.of_blocks.keys() & counted.of_blocks.keys():
+        (coarse, gone, _), (events, leavers, rows) = rough.of_blocks[block], counted.of_blocks[block]
+        blocks.append((np.append(coarse, events)[first], np.append(gone, leavers)[first], rows))
+    return times.of_enough(ends, cells, blocks, federation.least)
 
 
 def mixed_bins(federation: Federation, bins: int, grid: list[float] | None) -> tuple[list[float], float]:
@@ -127,7 +140,12 @@ def _counted(federation: Federation, end: float | None) -> Counted:
         end=end,
     )
     federation.count_preparation(answers)
-    return Counted(cells, *(answers.whole_sum(name) for name in COUNTED))
+    blocks = {
+        a.organizations[0]: (Answers([a]).whole_sum("counts"), Answers([a]).whole_sum("leavers"), a.n)
+        for a in answers.parts()
+    }
+    events, leavers, off_grain = (answers.whole_sum(name) for name in COUNTED)
+    return Counted(cells, events, leavers, off_grain, blocks)
 
 
 def _wrong(answer: Answer) -> str | None:

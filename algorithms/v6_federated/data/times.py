@@ -175,6 +175,48 @@ def mixed(
     return [POWERS[0], *found] if zero else found or [grain or float(ends[0])]
 
 
+def of_enough(
+    ends: Sequence[float], cells: Array, blocks: Sequence[tuple[Array, Array, int]], least: int
+) -> list[float]:
+    """Leave out ends of bins until enough rows have the event in each bin, and enough are at risk when the last ends.
+
+    If too few are at risk at the last of them, the last end is that of a cell. What is known of an end between those of
+    two cells is the least that these leave possible.
+
+    Args:
+        ends: of bins, ascending (B,).
+        cells: ends of cells, ascending (C,).
+        blocks: of each group of rows whose sums are seen alone, its events and leavers up to the end of each cell (C,),
+            and its rows.
+        least: rows that each bin must hold. Those that have the event in it leave in it; twice as many must be at risk
+            when the last one ends.
+
+    Returns:
+        The ends of bins, of which none is open: rows are followed up to the last.
+
+    Raises:
+        SafeError: no end is left.
+    """
+    enough = np.array([rows - leavers >= AT_RISK * least for _, leavers, rows in blocks]).all(axis=0)
+    until = min(ends[-1], float(cells[enough].max(initial=0.0)))
+    chosen = [*(end for end in ends if end < until), until]
+    before, after = np.searchsorted(cells, chosen, side="right"), np.searchsorted(cells, chosen)
+    surely = np.array([np.append(0, events)[before] for events, _, _ in blocks])
+    perhaps = np.array([np.append(events, events[-1])[after] for events, _, _ in blocks])
+    begun: Array = np.zeros(len(blocks))
+    kept = list[int]()
+    for b in range(len(chosen)):
+        if (surely[:, b] - begun >= least).all():
+            kept.append(b)
+            begun = perhaps[:, b]
+    if not kept:
+        raise SafeError(
+            f"in a study, {least} patients of each block must have the event in a bin of time, and {AT_RISK * least} "
+            "be at risk when it ends, and no bin has so many; set fewer bins, or other ends in grid, or strata=hospital"
+        )
+    return [*(chosen[b] for b in kept[:-1]), until]  # a few events before the last end are in its bin
+
+
 def _check_some(events: Array) -> None:
     """Reject counts without events."""
     if not events[-1]:
@@ -298,9 +340,7 @@ class Followed:
         return replace(self, time=np.minimum(self.time, end), event=event, until=until, left=left)
 
     def up_to_the_last_end(self) -> "Followed":
-        """Censor the same rows at the last end, if bins may have to be joined by width: the open one has none."""
-        if self.spread != "by width" or not self.least:
-            return self
+        """Censor the same rows at the last end, so that nothing is in the open bin."""
         event = np.where(self.time > self.ends[-1], 0.0, self.event)
         return replace(self, time=np.minimum(self.time, self.ends[-1]), event=event, until=len(self.ends))
 

@@ -99,7 +99,9 @@ LIMITS = (
         "MINIMUM_ROWS_A_CLASS", "number", 3, 5, "higher",
         "Refuses a label that has, on average, fewer rows per value. The node does not send the name of a label value, "
         "or of a level of a category, that fewer rows have; in training and statistics, such a level counts as "
-        "unknown. Counts in histograms are multiples of this number",
+        "unknown. Counts in histograms are multiples of this number; so are those of events in cells of time, but in a "
+        "study `km` and `cox` with `strata=none` send exact counts, and central's code joins or leaves out what is "
+        "small over a block",
         "finding a person by a rare diagnosis or word",
         private=1,
     ),
