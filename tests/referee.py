@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 WRITE = """
 write <- function(name, values) cat(name, sprintf("%.17g", as.numeric(values)), "\\n", sep = "\\t")
@@ -27,9 +28,12 @@ def missing() -> str:
     return "R or its package survival is not installed (Debian: apt-get install r-base-core r-cran-survival)"
 
 
-def required() -> bool:
-    """Whether tests with the marker ``r`` may not be skipped."""
-    return os.environ.get("REQUIRE_R") == "1"
+def check() -> None:
+    """Skip a test where no script can run; under REQUIRE_R=1 it fails."""
+    if reason := missing():
+        if os.environ.get("REQUIRE_R") == "1":
+            pytest.fail(f"REQUIRE_R=1, but {reason}")
+        pytest.skip(reason)
 
 
 def numbers(script: str, **frames: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -1,8 +1,5 @@
 """The referee: what R writes is what tests read, to the last bit."""
 
-from types import SimpleNamespace
-
-import conftest
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,5 +31,6 @@ def test_without_r_tests_are_skipped_unless_it_is_required(demanded, outcome, mo
     monkeypatch.setattr(referee, "missing", lambda: "no R")
     monkeypatch.setenv("REQUIRE_R", demanded)
     with pytest.raises(outcome, match="no R"):
-        conftest.pytest_runtest_setup(SimpleNamespace(get_closest_marker=lambda name: name == "r"))
-    conftest.pytest_runtest_setup(SimpleNamespace(get_closest_marker=lambda name: False))
+        referee.check()
+    monkeypatch.setattr(referee, "missing", lambda: "")
+    referee.check()
