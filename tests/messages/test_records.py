@@ -93,7 +93,7 @@ def test_the_roles_of_a_records_fields_are_those_of_the_partial():
     found = {role: settings.with_role(checked, role) for role in Role}
     assert found[Role.BATCH] == [7] and found[Role.RATE] == [0.2] and found[Role.MOMENTUM] == [0.5]
     assert found[Role.PULL] == [0.0] and found[Role.OPTIMIZER] == ["sgd"] and found[Role.ROW_RATE] == []
-    assert found[Role.STEPS] == [None] and found[Role.OTHER] == [1, 1.0, 0.0]  # epochs and the decays
+    assert found[Role.STEPS] == [None] and found[Role.EPOCHS] == [1] and found[Role.OTHER] == [1.0, 0.0]  # the decays
 
 
 def test_a_record_cannot_be_changed_only_replaced():

@@ -265,7 +265,7 @@ def test_what_is_no_number_count_or_time(loss, change, more, says, nodes):
 
 
 def test_a_quantity_as_a_class_is_refused_with_the_cure(nodes):
-    refused("predict it as a number with loss=squared", nodes, label="number", features=FEATURES)
+    refused("loss=squared of other methods", nodes, label="number", features=FEATURES)
 
 
 def test_no_hospital_has_an_event(nodes):

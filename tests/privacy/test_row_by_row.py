@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from benchmarks.attacks.isolation import standardize
 from benchmarks.attacks.researcher import Refused, Researcher, hospitals
+from helpers import JOB
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -215,7 +216,7 @@ def test_a_query_is_refused_whatever_the_operator_allows(monkeypatch):
     for profile in ("careful", "private"):
         monkeypatch.setattr(task.Request, "of", lambda *_, p=profile: Asked(Policy.of(p, allow_queries=True)))
         with pytest.raises(DataError, match="read"):
-            evaluate(mock_client=type("Client", (), {"organization_id": 1}))
+            evaluate(mock_client=type("Client", (), {"organization_id": 3}), job=JOB, round=1)
     assert allowed == [True, False]
 
 
@@ -234,7 +235,7 @@ class Asked:
 
 def test_two_sums_of_one_request_have_their_own_noise_and_both_count(tmp_path):
     """A method that trains twice in a request would have used the same noise again, and been counted once."""
-    policy = Policy.of("private", epsilon=10.0, delta=1e-5)
+    policy = Policy.of("private", epsilon=10.0, epsilon_per_job=10.0, delta=1e-5)
     request = Request(policy, HospitalFolder(tmp_path, own=True), None, {}, b"T")
     found = noising.Noising(Plan(noise=5, steps=3, evaluations=1, statistics=1), request, "job")
     found.reserve()

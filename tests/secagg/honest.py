@@ -53,7 +53,7 @@ HONEST = {
         ("noisy_newton", {}, {"transform": TRANSFORM, "of_budget": 1}, {"model": GLM, "data": A_NUMBER}),
     ],
     "pca": [("noisy_moments", {}, {"d": 4}, {"model": None}), ("transform", PROJECTION, {}, {"model": None})],
-    "km": [("leaving", {}, {"ends": [1.0, 2.0]}, {"model": None, "data": TIMES})],
+    "km": [("leaving", {}, {"ends": [1.0, 2.0], "strata": "hospital"}, {"model": None, "data": TIMES})],
     "cox": [
         ("count_events", {}, {}, {"model": None, "data": TIMES}),
         ("newton", FIT, {"ties": "efron"}, {"model": COX, "data": TIMES}),
