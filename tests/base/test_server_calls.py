@@ -59,8 +59,9 @@ def at_a_node(monkeypatch):
     """A client of a container whose node's proxy is gone: vantage6's own client tries again without end."""
     client = object.__new__(AlgorithmClient)
     client._access_token = None
-    for part in ("host", "port", "api_path"):
-        setattr(client, f"_ClientBase__{part}", {"host": "http://127.0.0.1", "port": 9, "api_path": "/api"}[part])
+    of_four = {"host": "http://127.0.0.1", "port": 9, "api_path": "/api"}
+    for part, value in {**of_four, "hq_url": "http://127.0.0.1:9/api"}.items():  # vantage6 5 has one address
+        setattr(client, f"_ClientBase__{part}", value)
     client.log = logging.Logger("silent", logging.CRITICAL + 1)
     client.organization = AlgorithmClient.Organization(client)
     client.task = AlgorithmClient.Task(client)

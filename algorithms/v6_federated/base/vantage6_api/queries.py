@@ -111,7 +111,7 @@ def _ask_sql(database: Database) -> pd.DataFrame:
     try:
         try:
             connection = engine.raw_connection()
-        except exc.DBAPIError as error:
+        except (exc.DBAPIError, engine.dialect.dbapi.Error) as error:  # sqlalchemy 2 does not wrap the driver's
             raise _refused(error) from None
         with closing(connection):
             return pd.read_sql_query(str(database.query), connection)
