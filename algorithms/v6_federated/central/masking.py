@@ -18,6 +18,8 @@ from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer, refusal
 from v6_federated.messages import codec
 from v6_federated.models import metrics
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.rounding import Rounding
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.summands import FIRST, LEAST, MORE, MOST, Item, Layout, Part
@@ -283,10 +285,28 @@ class Masks:
                 sigma = self.noise * math.sqrt(parts_of_a_row * self.noises(nodes))
                 values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
             else:
-                of = metrics.regression_of_sums if "confusion" not in evaluation else metrics.of_sums
-                values["evaluation"] = of(evaluation)
+                counts = "confusion" in evaluation
+                values["evaluation"] = (
+                    metrics.of_sums(evaluation, self.rounding(block[0]))
+                    if counts
+                    else metrics.regression_of_sums(evaluation)
+                )
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
+
+    def rounding(self, first: int) -> Rounding | None:
+        """How central rounds counts of evaluations over a block, as its nodes would round their own outside a study.
+
+        Args:
+            first: the block's first member.
+
+        Returns:
+            The rounding, by the limits of the node where central runs; None if nodes have rounded, or need not.
+        """
+        policy = Policy.of_node()
+        if self.mode != "pinned" or not policy.round_evaluations:
+            return None
+        return Rounding.of(policy.minimum_rows_a_class, first)
 
     def noises(self, nodes: int) -> float:
         """Say how much noise a block's sum has, if its nodes share noise where they can.

@@ -19,6 +19,7 @@ from v6_federated.central.rounds import Group
 from v6_federated.data import pca
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
+from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.summands import Part
 
 FEWEST = 3  # hospitals that must have enough rows of a level: the sum would be about one or two of them, others say 0
@@ -30,6 +31,8 @@ class SumsOfRows:
     Attributes:
         ask: sends a request to the nodes, and returns the sums of their blocks.
         levels: the levels of each column of words that some node has named.
+        mode: "masked", or "pinned" in a study. There nodes send exact counts, of which this code rounds, or leaves out,
+            what is small over a block, by the limits of the node where central runs.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class SumsOfRows:
         ask: Callable[[Group], list[Answer]],
         levels: Mapping[str, Sequence[str]],
         bounds: Mapping[str, Sequence[float]] | None = None,
+        mode: str = "masked",
     ) -> None:
         """Begin without statistics.
 
@@ -44,8 +48,9 @@ class SumsOfRows:
             ask: sends a request to the nodes, and returns the sums of their blocks.
             levels: the levels of each column of words.
             bounds: the smallest and the largest number of each column of numbers, if operators have declared them.
+            mode: "masked" or "pinned".
         """
-        self.ask, self.levels, self.bounds = ask, levels, bounds or {}
+        self.ask, self.levels, self.bounds, self.mode = ask, levels, bounds or {}, mode
         self._squares: Array | None = None  # of all columns about their means, over all rows
 
     def __call__(
@@ -78,12 +83,24 @@ class SumsOfRows:
             width = d if name != "present" else len(arguments["columns"])
             return self._moments(name, width, ask)
         if name == "below":
-            return [_with(a, {"below": _sum(a, "below")}, step=int(_sum(a, "step"))) for a in ask()]
+            return [self._below(a) for a in ask()]
         if name == "classes":
-            return [_with(a, {name: _sum(a, name)}) for a in ask()]
+            return [_with(a, {name: self._enough(_sum(a, name), Policy.of_node().minimum_rows_a_class)}) for a in ask()]
         if name == "levels":
             return self._levels(job, organizations, arguments["columns"], arguments.get("counts", False), ask)
         return self._products(name, d, ask, **arguments)
+
+    def _enough(self, counts: Array, least: int) -> Array:
+        """Counts over a block, in a study 0 where they are smaller than the least."""
+        return np.where(counts < least, 0, counts) if self.mode == "pinned" else counts
+
+    def _below(self, answer: Answer) -> Answer:
+        """A block's histogram."""
+        below = _sum(answer, "below")
+        if self.mode != "pinned":
+            return _with(answer, {"below": below}, step=int(_sum(answer, "step")))
+        m = Policy.of_node().minimum_rows_a_class
+        return _with(answer, {"below": m * np.round(below / m).astype(np.int64)}, step=m)
 
     def _bounds(self, organizations: Sequence[int], columns: Sequence[str]) -> list[Answer]:
         """What operators have declared; no node is asked."""
@@ -106,6 +123,9 @@ class SumsOfRows:
         found = []
         for a in _as_one(before, ask(center=mean)):
             n, first, second = _sums(a)
+            if name == "present":
+                n = self._enough(n, Policy.of_node().minimum_rows)
+                first, second = np.where(n > 0, first, 0), np.where(n > 0, second, 0)
             own = first / np.maximum(n, 1)
             arrays = {"mean": mean + own, "squares": np.maximum(second - n * np.square(own), 0)}
             if name != "present":
@@ -141,7 +161,8 @@ class SumsOfRows:
         several = np.sum([_sum(a, "contributes") for a in answers], axis=0) >= FEWEST
         for a in answers:
             rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
-            for (c, level), rows in zip(places, np.where(several, _sum(a, "counts"), 0).tolist(), strict=True):
+            counted = self._enough(np.where(several, _sum(a, "counts"), 0), Policy.of_node().minimum_rows_a_class)
+            for (c, level), rows in zip(places, counted.tolist(), strict=True):
                 if rows or (not counts and level not in filled[c]):
                     rows_of[c][level] = rows if counts else 1
             found.append(_with(a, {}, levels=rows_of))
