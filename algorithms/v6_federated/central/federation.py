@@ -243,8 +243,19 @@ class Federation:
         In a study nodes send exact counts, and what is small over its block is central's to join or to leave out, by
         the limit of the node where central runs. Elsewhere nodes have kept their own minimum.
         """
-        masks = self._tasks.masks
-        return self._policy.minimum_rows_a_side if masks is not None and masks.mode == "pinned" else 0
+        return self._policy.minimum_rows_a_side if self._in_a_study else 0
+
+    @property
+    def least_rows(self) -> int:
+        """Rows that a sum over all hospitals must be about, unless it is about none; 0 if any may be.
+
+        As ``least``: in a study, what is small is central's to join or to leave out.
+        """
+        return self._policy.minimum_rows if self._in_a_study else 0
+
+    @property
+    def _in_a_study(self) -> bool:
+        return self._tasks.masks is not None and self._tasks.masks.mode == "pinned"
 
     @property
     def history(self) -> Sequence[Mapping[str, Any]]:

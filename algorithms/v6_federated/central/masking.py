@@ -18,9 +18,9 @@ from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer, refusal
 from v6_federated.messages import codec
 from v6_federated.models import metrics
+from v6_federated.privacy import sums as summing
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.rounding import Rounding
-from v6_federated.privacy import sums as summing
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.summands import FIRST, LEAST, MORE, MOST, Item, Layout, Part
 from v6_federated.privacy.sums import Sums

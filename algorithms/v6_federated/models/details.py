@@ -189,8 +189,9 @@ def zeros(calibrated: bool, levels: int, classes: int) -> dict[str, Array]:
     """
     declared = summands(calibrated, levels, classes)
     return {
-        name: np.zeros(summand.shape, np.int64 if isinstance(summand, Count) else np.float64)
+        item.name: np.zeros(item.shape, np.int64 if item.unit is None else np.float64)
         for name, summand in each(declared)
+        for item in summand.items(name, None)
     }
 
 

@@ -405,8 +405,8 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     Returns:
         Nothing, if it is not the last model or if nodes add noise. Otherwise ``counts``, ``predicted`` and ``brier``
         of ``details.calibration``, and ``subgroups`` of ``details.by_level``, as far as they are asked for: as arrays
-        if answers are masked, with ``contributes``, whether this node has rows of each level; otherwise as a payload under ``details``, with ``own_results``, whether the operator lets
-        this hospital's own results leave.
+        if answers are masked, with ``contributes``, whether this node has rows of each level; otherwise as a payload
+        under ``details``, with ``own_results``, whether the operator lets this hospital's own results leave.
     """
     if not last:
         return {}
