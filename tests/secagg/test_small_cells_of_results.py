@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from masked_jobs import run
 
+from v6_federated.central import checkpoint
+from v6_federated.central.federation import Federation
 from v6_federated.data import small_cells
 from v6_federated.messages import codec
 
@@ -79,3 +81,32 @@ def test_all_components_of_levels_hold_no_small_cell(package, steps, mode, tmp_p
     assert ((np.abs(found) < 0.02) | (found > 4.98)).all()
     np.testing.assert_allclose(found.sum(axis=0), true.sum(axis=0), atol=0.02)
     assert np.abs(found - true).max() < 5.02
+
+
+def cells_of_state(result: dict) -> np.ndarray | None:
+    """Women by stage from what a regression carries in its result; None if it has no Hessian."""
+    kept = checkpoint.from_json(result["state"])["scoring"]
+    if "H" not in kept["good"]:
+        return None
+    H, center, scale = (np.array(part) for part in (kept["good"]["H"], kept["center"], kept["scale"]))
+    back = np.diag(scale)
+    back[-1, :-1] = center[:-1]  # 1, x = (1, z) times this, transposed
+    products = back.T @ H @ back
+    return products[0, 1:3]
+
+
+def test_a_regression_carries_no_products_of_levels_in_its_result(tmp_path, monkeypatch):
+    """With family=gaussian a Hessian is the table itself; the job can still be resumed, to the same coefficients."""
+    settings = {"preprocess": ["onehot:drop=first"], "features": ["sex", "stage"], "label": "age", "family": "gaussian"}
+    how = {"size": 4, "environment": CAREFUL, **settings}
+    true = table_of(clinics())
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "write_without", lambda federation, **reduced: None)
+        told = cells_of_state(run("v6_glm", clinics(), "pinned", tmp_path / "before", **how))
+    np.testing.assert_allclose(true[1, 1:] - told, 0, atol=0.01)  # sex=m by stages b and c: the women are the others
+    result = run("v6_glm", clinics(), "pinned", tmp_path / "after", **how)
+    assert cells_of_state(result) is None
+    again = run("v6_glm", clinics(), "pinned", tmp_path / "after", resume=result, rounds=3, **how)
+    for one, other in zip(result["coefficients"], again["coefficients"], strict=True):
+        assert one["estimate"] == pytest.approx(other["estimate"], abs=1e-9)
+        assert one["std_error"] == pytest.approx(other["std_error"], rel=1e-9)
