@@ -109,8 +109,7 @@ class LastEvaluation:
         if self._masks is None or self._masks.mode != "pinned" or not found:
             return found
         confusion = np.asarray(sums[Part("evaluation.confusion", "one", 64).key])
-        rounding = self._masks.rounding(answer.organizations[0])
-        return details.of_a_block(found, confusion, Policy.of_node(), rounding)
+        return details.of_a_block(found, confusion, Policy.of_node(), self._masks.rounding)
 
     def _own(self, answer: Answer) -> dict[str, Any]:
         """One hospital's own results."""

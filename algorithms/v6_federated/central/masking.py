@@ -287,26 +287,22 @@ class Masks:
             else:
                 counts = "confusion" in evaluation
                 values["evaluation"] = (
-                    metrics.of_sums(evaluation, self.rounding(block[0]))
-                    if counts
-                    else metrics.regression_of_sums(evaluation)
+                    metrics.of_sums(evaluation, self.rounding) if counts else metrics.regression_of_sums(evaluation)
                 )
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
 
-    def rounding(self, first: int) -> Rounding | None:
-        """How central rounds counts of evaluations over a block, as its nodes would round their own outside a study.
+    @property
+    def rounding(self) -> Rounding | None:
+        """How central rounds counts of evaluations over a block of a study, by the limits of the node where it runs.
 
-        Args:
-            first: the block's first member.
-
-        Returns:
-            The rounding, by the limits of the node where central runs; None if nodes have rounded, or need not.
+        None if nodes have rounded their own, or need not. In contrast to these, the sum is rounded to the nearest
+        multiple: no others are added to it.
         """
         policy = Policy.of_node()
         if self.mode != "pinned" or not policy.round_evaluations:
             return None
-        return Rounding.of(policy.minimum_rows_a_class, first)
+        return Rounding(policy.minimum_rows_a_class, policy.minimum_rows_a_class // 2)
 
     def noises(self, nodes: int) -> float:
         """Say how much noise a block's sum has, if its nodes share noise where they can.
