@@ -33,7 +33,7 @@ def statistic(
     arrays: Mapping[str, Array],
     pause: Callable[[], None] = lambda: None,
     quiet: bool = False,
-    exact: bool = False,
+    in_a_study: bool = False,
 ) -> dict[str, Any]:
     """Compute a statistic of a node's training rows.
 
@@ -47,8 +47,7 @@ def statistic(
             and for the latter ``block`` (d, l).
         pause: is called before each column of a histogram and each block of rows; it may end the task.
         quiet: whether columns in which too few rows have a value count as empty, instead of a refusal.
-        exact: whether nothing is rounded, folded or left out by its count, as in a study: central's code does, over a
-            block.
+        in_a_study: whether nothing is rounded or left out by its count: central's code does, over a block.
 
     Returns:
         "moments": ``mean``, ``mean_rest`` and ``squares`` of all columns of numbers, see ``pca.moments``.
@@ -65,13 +64,13 @@ def statistic(
     _check_shapes(name, columns, len(features.names), arrays)
     _check_size(name, features, policy, columns, arrays)
     if name == "levels":
-        least = 1 if exact else policy.minimum_rows_a_class
+        least = 1 if in_a_study else policy.minimum_rows_a_class
         return {"levels": {c: _levels(c, features, policy, counts, pause, least) for c in columns}}
     if name == "present":
-        return _present(features, policy, columns, quiet, 1 if exact else policy.minimum_rows)
+        return _present(features, policy, columns, quiet, 1 if in_a_study else policy.minimum_rows)
     if name == "below":
-        m = 1 if exact else policy.minimum_rows_a_class  # bins of fewer rows than this say nothing more
-        few = 1 if exact else policy.minimum_rows
+        m = 1 if in_a_study else policy.minimum_rows_a_class  # bins of fewer rows than this say nothing more
+        few = 1 if in_a_study else policy.minimum_rows
         below = _below(features, policy, columns, arrays["lower"], arrays["upper"], pause, quiet, m, few)
         return {"below": below, "step": m}
     if name == "moments":  # of the columns of numbers, which must be complete

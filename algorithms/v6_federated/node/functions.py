@@ -271,7 +271,7 @@ def fit_step(
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
     found = aggregates.statistic(
-        statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked, exact=node.pinned
+        statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked, in_a_study=node.pinned
     )
     if not masked:
         return found
