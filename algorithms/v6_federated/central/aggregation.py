@@ -145,7 +145,8 @@ class Aggregation:
         bounds = answers[0].values.get("bounds") if answers else None
         if bounds and any(a.values.get("bounds") != bounds for a in answers):
             bounds = None  # step scale says so
-        return SumsOfRows(self.ask_in_preparation, ordered, bounds)
+        assert self._tasks.masks is not None
+        return SumsOfRows(self.ask_in_preparation, ordered, bounds, self._tasks.masks.mode)
 
     def settle_again(self, raw: bool) -> None:
         """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
@@ -186,7 +187,7 @@ class Aggregation:
         """Ask for a statistic in a round, see ``preparation.statistic``."""
         job = self._tasks.job
         if self._tasks.masks is not None:
-            self._sums = self._sums or SumsOfRows(self.ask, {})
+            self._sums = self._sums or SumsOfRows(self.ask, {}, mode=self._tasks.masks.mode)
             self._sums.ask = self.ask
             return self._sums(job, organizations, d, name, precision, **arguments)
         return self.ask(preparation.statistic(job, organizations, d, name, precision, **arguments))

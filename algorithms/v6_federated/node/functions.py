@@ -172,22 +172,24 @@ def statistics(asked: Asked) -> Declared:
         asked: what the task asks for.
 
     Returns:
-        The declaration. Counts may be rounded at each node, or leave out what too few of its rows have.
+        The declaration. Outside a study, nodes round their own counts, or leave out what too few of their rows have.
 
     Raises:
         SafeError: the task lacks what the statistic is about.
     """
     name, columns = asked.settings["statistic"], len(asked.settings.get("columns") or ())
+    additive = asked.only_in_a_study
     if name in ("moments", "present", "label"):
         (c,) = (asked.array("center") if "center" in asked.arrays else _without_center(name)).shape
         return {"count": Count(c), "first": Sum(c), "second": Sum(c)}
     if name == "below":
-        return {"below": Count((columns, aggregates.EDGES), "hospital"), "step": Count(additive="hospital")}
+        step = {} if additive == "row" else {"step": Count(additive="hospital")}
+        return {"below": Count((columns, aggregates.EDGES), additive), **step}
     if name == "classes":
-        return {"classes": Count(asked.classes, "hospital")}
+        return {"classes": Count(asked.classes, additive)}
     if name == "levels":
-        of_levels = Count(sum(map(len, (asked.settings.get("known") or {}).values())), "hospital")
-        return {"counts": of_levels, "contributes": of_levels}
+        levels = sum(map(len, (asked.settings.get("known") or {}).values()))
+        return {"counts": Count(levels, "hospital"), "contributes": Count(levels, "hospital")}
     d = len(asked.array("mean"))
     if name == "covariance":
         return {name: Sum(d * (d + 1) // 2, unit=PRODUCTS)}
@@ -257,7 +259,8 @@ def fit_step(
     if statistic == "classes":
         if node.job.data.classes is None:
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
-        return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), node.policy)}
+        least = 1 if node.pinned else node.policy.minimum_rows_a_class
+        return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), least)}
     if statistic == "label":
         labels = node.numbers[:, None]
         return aggregates.about(labels, np.asarray(center, np.float64)) if masked else pca.moments(labels)
@@ -267,7 +270,9 @@ def fit_step(
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
-    found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
+    found = aggregates.statistic(
+        statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked, in_a_study=node.pinned
+    )
     if not masked:
         return found
     if statistic in ("moments", "present"):
@@ -385,7 +390,7 @@ def evaluated(asked: Asked) -> Declared:
     calibrated = (
         data.classes is not None and len(data.classes) == 2 and details.has_probabilities(asked.model, data.classes)
     )
-    return details.summands(calibrated, len(data.levels), asked.classes)
+    return details.summands(calibrated, len(data.levels), asked.classes, asked.only_in_a_study)
 
 
 @partial(sums=evaluated)
@@ -400,8 +405,8 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     Returns:
         Nothing, if it is not the last model or if nodes add noise. Otherwise ``counts``, ``predicted`` and ``brier``
         of ``details.calibration``, and ``subgroups`` of ``details.by_level``, as far as they are asked for: as arrays
-        if answers are masked, otherwise as a payload under ``details``, with ``own_results``, whether the operator lets
-        this hospital's own results leave.
+        if answers are masked, with ``contributes``, whether this node has rows of each level; otherwise as a payload
+        under ``details``, with ``own_results``, whether the operator lets this hospital's own results leave.
     """
     if not last:
         return {}
@@ -421,9 +426,12 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
             found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding)
         if spec.subgroup is not None and spec.classes is not None:
             said, c = node.source.words(spec.subgroup)[which], len(spec.classes)
+            policy = None if node.pinned else node.policy
             found["subgroups"] = details.by_level(
-                node.model, weights, rows.X, rows.y, said, spec.levels, c, node.policy, node.rounding
+                node.model, weights, rows.X, rows.y, said, spec.levels, c, policy, node.rounding
             )
+            if masked:
+                found["contributes"] = (found["subgroups"].sum(axis=(1, 2)) > 0).astype(np.int64)
     if not masked:
         return {"details": codec.encode(found, "float64"), "own_results": node.policy.own_results}
     return details.zeros(calibrated, len(spec.levels), len(spec.classes or ())) | found
