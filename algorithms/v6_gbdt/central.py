@@ -28,6 +28,10 @@ from v6_gbdt.modes import Booster
 from v6_gbdt.trees import LEAF, Trees
 from v6_gbdt.votes import check_votes, weighted
 
+BY_HOSPITAL = (
+    "each hospital joins bins and leaves of few of its rows; use fedavg with one step a round on all rows (FedSGD), or "
+    "trees with a privacy budget (clip)"
+)
 MOST_DEPTH = 12  # of a tree whose sums all nodes send, for each leaf
 
 MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
@@ -147,6 +151,7 @@ def noisy_sums(settings: Any) -> Plan:
     known_as={"lightgbm": "", "xgboost": ""},
     common=Pinned,
     check=check_settings,
+    of_hospitals=lambda settings: BY_HOSPITAL if settings.clip is None else "",
 )
 def central(
     federation: Federation,

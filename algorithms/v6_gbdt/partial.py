@@ -7,7 +7,7 @@ import numpy as np
 
 from v6_federated import Asked, Count, Loss, Mean, Node, Result, Rows, SafeError, Sum, Vector, codec, partial
 from v6_gbdt import bins, leaves
-from v6_gbdt.central import MaxBin
+from v6_gbdt.central import BY_HOSPITAL, MaxBin
 from v6_gbdt.grower import Grower
 from v6_gbdt.growth import Growth
 from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
@@ -48,7 +48,7 @@ def average(node: Node) -> Result:
     return {"mean": np.array([node.rows.y.mean()], np.float32)}
 
 
-@partial(sums={"counts": Count(cells, "hospital")})
+@partial(sums={"counts": Count(cells, "hospital")}, instead=BY_HOSPITAL)
 def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
     """Rows up to each boundary between cells, (d boundaries,), in multiples of the node's minimum of rows.
 
@@ -86,7 +86,7 @@ def grow(node: Node, weights: Vector, *, edges: dict[str, Any], growth: Growth) 
     return {"trees": np.concatenate(grown), "train_loss": loss}
 
 
-@partial(sums=sums_of_leaves)
+@partial(sums=sums_of_leaves, instead=BY_HOSPITAL)
 def leaf_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str, Any]) -> Result:
     """Sums of the first and second derivatives of the rows' loss under the ensemble W^g (m, 3), by leaf: (2 leaves,).
 
@@ -114,7 +114,7 @@ def noisy_leaf_sums(node: Node, weights: Vector, structure: Vector) -> Result:
     return {"sums": node.noisy_sum(summed, size, leaves.reach(len(trees) // ensemble.columns, ensemble.columns))}
 
 
-@partial(sums=sums_of_bins)
+@partial(sums=sums_of_bins, instead=BY_HOSPITAL)
 def bin_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str, Any]) -> Result:
     """The same sums and numbers of rows by open leaf, column and bin: (3 open leaves d (b + 1),).
 

@@ -61,11 +61,15 @@ def test_operators_choose_whether_sums_may_tell_totals(call, write, send, folder
     for options, says in (([], "is missing"), (["--hospital-totals", "no"], "no is not understood")):
         status, _, _, err = call("study", "new", tmp_path / "study.json", "--name", "sepsis", *given, *options)
         assert status == 2 and says in err and "there is no default" in err
-        assert "--hospital-totals told: all methods of sums" in err and "--hospital-totals hidden: only sums over" in err
+        assert (
+            "--hospital-totals told: all methods of sums" in err and "--hospital-totals hidden: only sums over" in err
+        )
     codes = {}
     for word in ("told", "hidden"):
         _, lines, made, _ = write("ABCD", "--hospital-totals", word, file=word)
-        assert made["hospital_totals"] == word and any(f"totals of single hospitals: {word} (" in line for line in lines)
+        assert made["hospital_totals"] == word and any(
+            f"totals of single hospitals: {word} (" in line for line in lines
+        )
         send("A", file=word)
         _, lines, found, _ = call("study", "check", folders["A"])
         assert found["hospital_totals"] == word and any(f"hospitals: {word} (" in line for line in lines)

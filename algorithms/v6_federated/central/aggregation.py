@@ -16,6 +16,7 @@ from v6_federated.messages.job import MODES, Job
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.secagg.study import HIDDEN
 
 SUMS = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
 NO_AUC = (
@@ -39,6 +40,7 @@ class Aggregation:
         single: str,
         plan: Plan | None,
         check_study: Callable[[Any], None],
+        of_hospitals: Callable[[Any], str],
     ) -> None:
         """Begin with nothing settled.
 
@@ -49,10 +51,12 @@ class Aggregation:
             single: why the method needs single answers; empty if sums suffice.
             plan: what the job asks of a node in all; None if nodes add no noise.
             check_study: raises a SafeError for settings that cannot be used in a study.
+            of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
         """
         self.shared = False
         self._method, self._common, self._tasks = method, settings, tasks
         self._single, self._plan, self._check_study = single, plan, check_study
+        self._of_hospitals = of_hospitals
         self._sums: SumsOfRows | None = None  # asks for statistics where no single node's may be seen
 
     @property
@@ -112,6 +116,11 @@ class Aggregation:
         hellos = {a.organization_id: a.values for a in answers}
         silent = [k for k in job.participants if k not in hellos]
         masks, rosters = Masks.of(job.aggregation, hellos, Policy.of_node().minimum_organizations, silent)
+        if masks.hospital_totals == HIDDEN and (reason := self._of_hospitals(self._common)):
+            raise SafeError(
+                f"{self._method} cannot be used like this in a study that hides totals of single hospitals "
+                f"(hospital_totals=hidden): {reason}"
+            )
         if job.aggregation == "masked" and getattr(self._common, "fraction", 1) < 1:
             raise SafeError(
                 "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
@@ -198,6 +207,8 @@ class Aggregation:
             found: dict[str, Any] = {"aggregation": "plain", "central_saw": "each organization's own answers"}
         else:
             found = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": SUMS}
+            if masks.hospital_totals:
+                found["hospital_totals"] = masks.hospital_totals
             if masks.bands is None:
                 found["auc"] = NO_AUC
         if self._plan is None:

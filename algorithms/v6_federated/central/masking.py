@@ -51,6 +51,7 @@ class Masks:
             noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
         bands: in how many bands the nodes count scores; None if their numbers differ, and no AUC is computed.
         colluders: hospitals of a block that its study assumes to work with the server; the others share the noise.
+        hospital_totals: whether sums may tell totals of single hospitals, by the word of the study; empty without one.
     """
 
     mode: str
@@ -64,6 +65,7 @@ class Masks:
     noise: float = 0.0
     colluders: int = 0
     bands: int | None = None
+    hospital_totals: str = ""
 
     @classmethod
     def of(
@@ -73,7 +75,8 @@ class Masks:
 
         Args:
             mode: "masked" or "pinned".
-            hellos: ``entry``, ``block`` and ``score_bands`` of each organization that answered.
+            hellos: ``entry``, ``block``, ``score_bands`` and, in a study, ``hospital_totals`` of each organization that
+                answered.
             least: organizations that a block must have at the node where central runs.
             silent: ids of the job's organizations that did not answer. Their blocks are lost.
 
@@ -122,7 +125,13 @@ class Masks:
         why = f"organizations {[*silent]} did not answer when the job began, and this block is not whole without them"
         bands = {said["score_bands"] for said in hellos.values()}
         same = bands.pop() if len(bands) == 1 else None
-        return cls(mode, blocks + parts, lost={part[0]: why for part in parts}, bands=same), rosters
+        words = {said.get("hospital_totals") or "" for said in hellos.values()}
+        if len(words) > 1 or ("" in words) != (mode == "masked"):
+            raise CollectResultsError(
+                "nodes have accepted studies with another hospital_totals; accept the same study everywhere"
+            )
+        lost = {part[0]: why for part in parts}
+        return cls(mode, blocks + parts, lost=lost, bands=same, hospital_totals=words.pop()), rosters
 
     # ---- whom to ask
 
@@ -327,6 +336,7 @@ class Masks:
             "noise": self.noise,
             "colluders": self.colluders,
             "bands": self.bands,
+            "hospital_totals": self.hospital_totals,
         }
 
     @classmethod
@@ -351,6 +361,7 @@ class Masks:
             kept["noise"],
             kept["colluders"],
             kept["bands"],
+            kept["hospital_totals"],
         )
 
 

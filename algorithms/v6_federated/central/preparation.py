@@ -32,6 +32,7 @@ from v6_federated.models import metrics, outcomes
 from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.secagg.study import TOTALS
 
 Ask = Callable[[Group], list[Answer]]  # returns usable answers, enough of them, by ascending id
 Agree = Callable[[Job, Sequence[Answer]], Job]
@@ -150,6 +151,7 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
                 "absent",
                 "subgroup",
                 "score_bands",
+                "hospital_totals",
             )
         ),
         minimum_rows=job.minimum_rows or 1,
@@ -375,7 +377,7 @@ def _is_hello(values: Mapping[str, Any]) -> bool:
         Entry.from_json(values.get("entry"))
     except SafeError:
         return False
-    return texts and named and counted
+    return texts and named and counted and values.get("hospital_totals") in (None, *TOTALS)
 
 
 def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from v6_federated.base import vantage6_api
 from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_organization, refusal
 from v6_federated.central.bounds import Bounds, Measures, norms
 from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
@@ -24,7 +25,8 @@ from v6_federated.messages.job import Job
 from v6_federated.messages.settings import LARGE, Record
 from v6_federated.models import questions
 from v6_federated.models.questions import Asked
-from v6_federated.privacy.summands import Declaration, Layout
+from v6_federated.privacy.secagg.study import HIDDEN
+from v6_federated.privacy.summands import Declaration, Layout, not_in_rows
 
 GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
@@ -99,6 +101,7 @@ class RoundTasks:
         job: Job,
         history: History,
         declared: Callable[[str], Declaration | None] = lambda function: None,
+        instead: Callable[[str], str] = lambda function: "",
     ) -> None:
         """Begin without tasks.
 
@@ -109,8 +112,9 @@ class RoundTasks:
             job: what the first task tells the nodes.
             history: records which answers are missing, and the bytes of the preparation.
             declared: what a partial function's answer is a sum of; None if it answers alone.
+            instead: what serves in place of a partial function where only sums over rows are answered.
         """
-        self.declared = declared
+        self.declared, self._instead = declared, instead
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
         self.newest: Array | None = None
@@ -226,6 +230,9 @@ class RoundTasks:
         if self.declared(group.function) is None:
             return {GLOBAL_MODEL: (self.size,)}
         return {item.name: item.shape for item in self.layout(group).items if item.shape}
+
+    def _not_in_rows(self, function: str, layout: Layout) -> str:
+        return not_in_rows(function, layout, self._instead(function))
 
     def _bands(self, group: Group) -> int:
         """In how many bands an evaluation counts scores: as all nodes do, or in none."""
@@ -531,6 +538,8 @@ class RoundTasks:
             return self._alike(group, group.organizations, arguments, number, name, expected)
         calls = []
         layout, arguments["bands"] = self.layout(group), self._bands(group)
+        if self.masks.hospital_totals == HIDDEN and (reason := self._not_in_rows(group.function, layout)):
+            raise SafeError(reason)  # as each node would say
         for block in self.masks.whole(group.organizations):
             sums = self.masks.request(group.function, block, layout, group.exponent)
             arguments["sums"] = sums.to_json()

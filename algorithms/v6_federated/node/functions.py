@@ -25,6 +25,10 @@ from v6_federated.node.task import partial
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.summands import Count, Declared, Sum
 
+OF_STEPS = (
+    "clip at numbers of your own, impute with the mean, declare the levels of words in the study's schema, and name "
+    "the weights of classes"
+)
 PRODUCTS = range(-64, 65)  # e of sums of products, which follows from the squares of the columns
 
 
@@ -203,7 +207,7 @@ def _without_center(statistic: str) -> Any:
     )
 
 
-@partial(sums=statistics)
+@partial(sums=statistics, instead=OF_STEPS)
 def fit_step(
     node: Node,
     mean: Any = None,

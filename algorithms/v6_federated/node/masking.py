@@ -43,6 +43,7 @@ from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study, transcript
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.secagg.answered import Answered
+from v6_federated.privacy.summands import Layout, not_in_rows
 from v6_federated.privacy.sums import Sums
 
 HOLDOUT = "holdout"  # file in the hospital's folder: the share of rows that the first pinned job has held out
@@ -147,6 +148,27 @@ def mode_of(job: Job, request: Request) -> str:
     return job.aggregation
 
 
+def check_totals(job: Job, request: Request, function: str, layout: Layout, instead: str) -> None:
+    """Refuse what is no sum over rows in a study that hides totals of single hospitals. No row is read for it.
+
+    Args:
+        job: the job.
+        request: the request.
+        function: the function that is asked for.
+        layout: what its answer is a sum of, by this node's own code.
+        instead: what serves instead.
+
+    Raises:
+        NodePermissionException: the study of this hospital answers sums over rows only, and this is none.
+    """
+    if mode_of(job, request) != "pinned":
+        return
+    agreed = study.accepted(_folder(request).path)
+    told = agreed is None or agreed.hospital_totals == study.TOLD
+    if not told and (reason := not_in_rows(function, layout, instead)):
+        raise NodePermissionException(f"{reason}. {NOTHING_COMPUTED}")
+
+
 def schema(request: Request) -> Schema | None:
     """Read the schema that the hospitals of a study share.
 
@@ -186,7 +208,7 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
 
     Returns:
         ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study; ``score_bands``, in how
-        many bands it counts scores.
+        many bands it counts scores; in a study ``hospital_totals``, the word that operators have chosen.
 
     Raises:
         NodePermissionException: the node has no study, or has lost the job's key, or a job of a study asks for a
@@ -204,8 +226,9 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
             _save(node, session)
     if session.mode != mode:
         raise NodePermissionException(f"the job has begun with aggregation={session.mode}. {NOTHING_COMPUTED}")
-    bands = request.policy.score_bands
-    return {"mode": mode, "entry": session.own, "block": list(session.block), "score_bands": bands}
+    bands, agreed = request.policy.score_bands, study.accepted(folder.path) if mode == "pinned" else None
+    said = {} if agreed is None else {"hospital_totals": agreed.hospital_totals}
+    return {"mode": mode, "entry": session.own, "block": list(session.block), "score_bands": bands, **said}
 
 
 def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:

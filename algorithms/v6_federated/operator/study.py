@@ -49,7 +49,8 @@ class NewOptions:
     hospital_totals: Annotated[
         str | None,
         Option(
-            "required: told, if sums may tell totals of single hospitals, or hidden, if only sums over rows are answered",
+            "required: told, if sums may tell totals of single hospitals, or hidden, if only sums over rows are "
+            "answered",
             "told|hidden",
         ),
     ] = None
@@ -329,8 +330,8 @@ NEW = Command(
     prints(new),
     help="Write a study: which hospitals take part, with which keys, in which blocks.",
     example=(
-        "study new study.json --name sepsis --hospital-totals hidden --hospital A=KEY --hospital B=KEY --hospital C=KEY "
-        "--hospital D=KEY"
+        "study new study.json --name sepsis --hospital-totals hidden --hospital A=KEY --hospital B=KEY "
+        "--hospital C=KEY --hospital D=KEY"
     ),
 )
 CHECK = Command(

@@ -34,10 +34,11 @@ CODE_BYTES = 30  # of the digest: 240 bits, 48 letters; two studies with one cod
 GROUP = 4
 FIELDS = {"protocol", "name", "version", "blocks", "colluders", "schema", "hospital_totals"}
 # what sums that are no sums over rows may do: tell numbers of single hospitals, or never be answered
+TOLD, HIDDEN = "told", "hidden"
 TOTALS = {
-    "told": "all methods of sums are answered; sums that are additive only in hospitals can tell each hospital's "
+    TOLD: "all methods of sums are answered; sums that are additive only in hospitals can tell each hospital's "
     "totals, such as its numbers of rows and of events",
-    "hidden": "only sums over rows are answered, which tell nothing of how rows are dealt over hospitals",
+    HIDDEN: "only sums over rows are answered, which tell nothing of how rows are dealt over hospitals",
 }
 UNSAID = ""  # in versions that were accepted before there was a choice
 SCHEMA = re.compile(r"[0-9a-f]{64}")
