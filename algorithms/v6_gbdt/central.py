@@ -28,10 +28,6 @@ from v6_gbdt.modes import Booster
 from v6_gbdt.trees import LEAF, Trees
 from v6_gbdt.votes import check_votes, weighted
 
-BY_HOSPITAL = (
-    "each hospital joins bins and leaves of few of its rows; use fedavg with one step a round on all rows (FedSGD), or "
-    "trees with a privacy budget (clip)"
-)
 MOST_DEPTH = 12  # of a tree whose sums all nodes send, for each leaf
 
 MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
@@ -151,7 +147,6 @@ def noisy_sums(settings: Any) -> Plan:
     known_as={"lightgbm": "", "xgboost": ""},
     common=Pinned,
     check=check_settings,
-    of_hospitals=lambda settings: BY_HOSPITAL if settings.clip is None else "",
 )
 def central(
     federation: Federation,
@@ -244,7 +239,10 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
         max_bin=max_bin,
     )
     federation.count_preparation(answers)
-    return bins.pack(bins.edges(answers.whole_sum("counts").reshape(at.shape), at, n, max_bin))
+    counts = answers.whole_sum("counts").reshape(at.shape)
+    if least := federation.least_rows:
+        counts = counts // least * least
+    return bins.pack(bins.edges(counts, at, n, max_bin))
 
 
 def wrong_counts(answer: Answer) -> str | None:

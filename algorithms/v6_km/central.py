@@ -131,7 +131,6 @@ def central(
             validate=wrong_counts,
             ends=ends,
             strata=strata,
-            **({} if hospitals else {"hospitals": False}),
         )
         sums = {name: answers.exact_sum(name) for name in [*of_bins, *compared]}
         sums |= {name: answers.whole_sum(name) for name in [*counted, *others]}

@@ -103,19 +103,20 @@ class Aggregation:
             )
         if mode == "pinned":
             self._check_study(self._common)
-        job = replace(job, aggregation=mode)
+        job = replace(job, aggregation=mode, hospital_totals="")
         if any(said != mode for said in modes.values()):  # some nodes would be content with less
             raw = any("kinds" in a.values for a in answers)
             answers = preparation.describe(job, raw, self.ask_in_preparation)
-        self._tasks.masks = self._masks(job, answers)
+        job, self._tasks.masks = self._masks(job, answers)
         self._sums = self._sums_of_rows(answers)
         return job
 
-    def _masks(self, job: Job, answers: Sequence[Answer]) -> Masks:
+    def _masks(self, job: Job, answers: Sequence[Answer]) -> tuple[Job, Masks]:
         """Put the nodes into blocks, and have each confirm the keys of its block."""
         hellos = {a.organization_id: a.values for a in answers}
         silent = [k for k in job.participants if k not in hellos]
         masks, rosters = Masks.of(job.aggregation, hellos, Policy.of_node().minimum_organizations, silent)
+        job = replace(job, hospital_totals=masks.hospital_totals)
         if masks.hospital_totals == HIDDEN and (reason := self._of_hospitals(self._common)):
             raise SafeError(
                 f"{self._method} cannot be used like this in a study that hides totals of single hospitals "
@@ -142,7 +143,7 @@ class Aggregation:
         # all say the same, unless one is dishonest: the study's digest is in the entry of each
         said = [a.values.get("colluders") or 0 for a in confirmed]
         masks.colluders = max(int(statistics.median_low(said or [0])), 0)
-        return masks
+        return job, masks
 
     def _sums_of_rows(self, answers: Sequence[Answer]) -> SumsOfRows:
         """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""
@@ -154,7 +155,8 @@ class Aggregation:
         bounds = answers[0].values.get("bounds") if answers else None
         if bounds and any(a.values.get("bounds") != bounds for a in answers):
             bounds = None  # step scale says so
-        return SumsOfRows(self.ask_in_preparation, ordered, bounds)
+        assert self._tasks.masks is not None
+        return SumsOfRows(self.ask_in_preparation, ordered, bounds, self._tasks.masks.mode)
 
     def settle_again(self, raw: bool) -> None:
         """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
@@ -195,7 +197,7 @@ class Aggregation:
         """Ask for a statistic in a round, see ``preparation.statistic``."""
         job = self._tasks.job
         if self._tasks.masks is not None:
-            self._sums = self._sums or SumsOfRows(self.ask, {})
+            self._sums = self._sums or SumsOfRows(self.ask, {}, mode=self._tasks.masks.mode)
             self._sums.ask = self.ask
             return self._sums(job, organizations, d, name, precision, **arguments)
         return self.ask(preparation.statistic(job, organizations, d, name, precision, **arguments))

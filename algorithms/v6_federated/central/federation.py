@@ -17,7 +17,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
-from v6_federated.central import convergence, preparation, start_file
+from v6_federated.central import checkpoint, convergence, preparation, start_file
 from v6_federated.central.aggregation import Aggregation
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
@@ -115,6 +115,7 @@ class Federation:
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage6_api.now(client)
         self._model_before: Array | None = None
+        self._reduced: Mapping[str, Callable[[Any], Any]] = {}
 
     # ---- what a method calls, in this order
 
@@ -249,8 +250,31 @@ class Federation:
         In a study nodes send exact counts, and what is small over its block is central's to join or to leave out, by
         the limit of the node where central runs. Elsewhere nodes have kept their own minimum.
         """
-        masks = self._tasks.masks
-        return self._policy.minimum_rows_a_side if masks is not None and masks.mode == "pinned" else 0
+        return self._policy.minimum_rows_a_side if self._in_a_study else 0
+
+    @property
+    def least_rows(self) -> int:
+        """Rows that a sum over all hospitals must be about, unless it is about none; 0 if any may be.
+
+        As ``least``: in a study, what is small is central's to join or to leave out.
+        """
+        return self._policy.minimum_rows if self._in_a_study else 0
+
+    def write_without(self, **reduced: Callable[[Any], Any]) -> None:
+        """Reduce parts of what the method carries before they are written into a result: they may hold small cells.
+
+        This is done where nodes answer under masks, and the node where central runs has a minimum for small cells. A
+        checkpoint holds all; it lies at that node until the job ends.
+
+        Args:
+            reduced: by name of the part, a function that returns what is written of it, with which the job can be
+                resumed.
+        """
+        self._reduced = reduced
+
+    @property
+    def _in_a_study(self) -> bool:
+        return self._tasks.masks is not None and self._tasks.masks.mode == "pinned"
 
     @property
     def hides_totals(self) -> bool:
@@ -749,6 +773,10 @@ class Federation:
         return self._ended(final, {**self._progress.snapshot(), **learned})
 
     def _ended(self, final: dict[str, Any] | None, learned: Mapping[str, Any], away: bool = False) -> dict[str, Any]:
+        if self._reduced and self._tasks.masks is not None and self._policy.minimum_rows_a_side:
+            carried = checkpoint.from_json(learned["state"])
+            carried |= {name: reduce(carried[name]) for name, reduce in self._reduced.items()}
+            learned = {**learned, "state": checkpoint.to_json(carried)}
         left = "the server is away" if away and self._tasks.stateful else None
         if not away:
             try:

@@ -19,6 +19,8 @@ from v6_federated.central.answer import Answer, refusal
 from v6_federated.messages import codec
 from v6_federated.models import metrics
 from v6_federated.privacy import sums as summing
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.rounding import Rounding
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.summands import FIRST, LEAST, MORE, MOST, Item, Layout, Part
 from v6_federated.privacy.sums import Sums
@@ -292,10 +294,24 @@ class Masks:
                 sigma = self.noise * math.sqrt(parts_of_a_row * self.noises(nodes))
                 values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
             else:
-                of = metrics.regression_of_sums if "confusion" not in evaluation else metrics.of_sums
-                values["evaluation"] = of(evaluation)
+                counts = "confusion" in evaluation
+                values["evaluation"] = (
+                    metrics.of_sums(evaluation, self.rounding) if counts else metrics.regression_of_sums(evaluation)
+                )
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """How central rounds counts of evaluations over a block of a study, by the limits of the node where it runs.
+
+        None if nodes have rounded their own, or need not. In contrast to these, the sum is rounded to the nearest
+        multiple: no others are added to it.
+        """
+        policy = Policy.of_node()
+        if self.mode != "pinned" or not policy.round_evaluations:
+            return None
+        return Rounding(policy.minimum_rows_a_class, policy.minimum_rows_a_class // 2)
 
     def noises(self, nodes: int) -> float:
         """Say how much noise a block's sum has, if its nodes share noise where they can.

@@ -483,7 +483,8 @@ class RoundTasks:
 
     def _evaluators_job(self) -> Job:
         """The job for evaluators, which hold no rows out. They are in no block: central sees their evaluations."""
-        return replace(self.job, data=replace(self.job.data, holdout=0.0), aggregation="plain")
+        data = replace(self.job.data, holdout=0.0)
+        return replace(self.job, data=data, aggregation="plain", hospital_totals="")
 
     def expected(
         self,
@@ -624,6 +625,7 @@ class RoundTasks:
         self._bounds.restore(kept["bounds"])
         if kept["masks"] is not None:
             self.masks = Masks.restored(kept["masks"])
+            self.job = replace(self.job, hospital_totals=self.masks.hospital_totals)
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
         """Restore how many rows each node has.

@@ -120,7 +120,9 @@ def layout(declaration: Declaration, asked: Asked) -> Layout:
         items: list[Item] = Count().items("n", asked)
         items += [item for name, summand in each(declared) for item in summand.items(name, asked)]
         if asked.evaluates:
-            of = metrics.summands(asked.classes, asked.bands, asked.job.loss, asked.regression, asked.noisy)
+            of = metrics.summands(
+                asked.classes, asked.bands, asked.job.loss, asked.regression, asked.noisy, asked.only_in_a_study
+            )
             items += [item for name, summand in each(of) for item in summand.items(f"evaluation.{name}", asked)]
     except SafeError:
         raise

@@ -512,6 +512,7 @@ def _told(job: Job) -> str:
         "subgroup": [spec.subgroup, *spec.levels],
         **{name: getattr(spec, name) for name in SPECIAL},
         "privacy": job.privacy,
+        "hospital_totals": job.hospital_totals,
     }
     return transcript.canonical(told).decode()
 

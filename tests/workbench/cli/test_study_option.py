@@ -100,7 +100,6 @@ def test_a_study_on_this_machine_tells_totals_unless_it_is_asked_not_to(result_o
         (["scaffold"], "each hospital counts the same, whatever its rows; use fedavg with one step a round"),
         (["fsvrg"], "after a pass over its rows a hospital's model is no sum over them; use fedavg with one step"),
         (["colearning"], "its rounds take more and more local steps; use fedavg with one step"),
-        (["gbdt"], "each hospital joins bins and leaves of few of its rows; use fedavg with one step"),
     ],
     ids=str,
 )
