@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central import preparation, privacy
 from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.masking import Masks
@@ -127,23 +128,64 @@ class Aggregation:
                 "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
                 "block; set fraction=1"
             )
-        expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders"}), without_rows=True)
-        groups = [
-            Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
-            for first, roster in rosters.items()
-        ]
-        confirmed = self._tasks.ask(groups, quorum_of=len(job.participants))
-        self._tasks.count_preparation(confirmed)
-        for a in confirmed:
-            own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
-            masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
-        for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
-            masks.lose(k, f"organization {k} has not confirmed the keys of this block")
+        confirmed = self._confirmed(job, masks, hellos, rosters, len(job.participants))
         masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
         # all say the same, unless one is dishonest: the study's digest is in the entry of each
         said = [a.values.get("colluders") or 0 for a in confirmed]
         masks.colluders = max(int(statistics.median_low(said or [0])), 0)
         return job, masks
+
+    def _confirmed(
+        self,
+        job: Job,
+        masks: Masks,
+        hellos: Mapping[int, Mapping[str, Any]],
+        rosters: Mapping[int, Sequence[Any]],
+        quorum_of: int,
+    ) -> list[Answer]:
+        """Have the nodes of whole blocks confirm their keys; blocks in which one does not are left out for now."""
+        expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders"}), without_rows=True)
+        groups = [
+            Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
+            for first, roster in rosters.items()
+        ]
+        confirmed = self._tasks.ask(groups, quorum_of=quorum_of)
+        self._tasks.count_preparation(confirmed)
+        for a in confirmed:
+            own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
+            masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
+        for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
+            masks.wait_for(k, f"organization {k} has not confirmed the keys of this block")
+        return confirmed
+
+    def let_join(self, round_: int) -> None:
+        """Let blocks that were not whole when the job began take part from this round on, if all their nodes answer.
+
+        They are asked after 1, 2, 4, ... rounds: one that is down for good must not hold up every round.
+
+        Args:
+            round_: the round.
+        """
+        masks, job = self._tasks.masks, self._tasks.job
+        if masks is None or not masks.absent or round_ < 2 or (round_ - 1) & (round_ - 2):
+            return
+        who = masks.waiting
+        described = preparation.describe(job, bool(job.data.preprocess), self._ask_absent, who)
+        hellos = {a.organization_id: a.values for a in described if a.values.get("mode") == masks.mode}
+        try:
+            least = Policy.of_node().minimum_organizations
+            found, rosters = Masks.of(masks.mode, hellos, least, [k for k in who if k not in hellos])
+        except CollectResultsError:  # no block is whole yet
+            return
+        if found.hospital_totals == masks.hospital_totals:
+            self._confirmed(job, found, hellos, rosters, 0)
+            masks.joined(found, [first for first in rosters if first not in found.absent])
+
+    def _ask_absent(self, group: Group) -> list[Answer]:
+        """Send a request to nodes that need not answer."""
+        answers = self._tasks.ask([group], quorum_of=0)
+        self._tasks.count_preparation(answers)
+        return answers
 
     def _sums_of_rows(self, answers: Sequence[Answer]) -> SumsOfRows:
         """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""

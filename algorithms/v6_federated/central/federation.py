@@ -69,6 +69,7 @@ class Federation:
         declared: Callable[[str], Declaration | None] = lambda function: None,
         of_hospitals: Callable[[Any], str] = lambda settings: "",
         instead: Callable[[str], str] = lambda function: "",
+        recoverable: bool = False,
     ) -> None:
         """Settle who takes part. Nobody is asked yet.
 
@@ -84,6 +85,7 @@ class Federation:
             declared: what a partial function's answer is a sum of; None if it answers alone.
             of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
             instead: the same of a partial function.
+            recoverable: whether every round sends the nodes all that the method carries.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -99,6 +101,7 @@ class Federation:
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._client, self._method, self._common, self.plan = client, method, common, plan
+        self._recoverable = recoverable
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised, missing)
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
@@ -414,6 +417,8 @@ class Federation:
                 return
             self._tasks.round = t
             self._started = vantage6_api.now(self._client)
+            if self._recoverable:  # a round needs no more than what it sends
+                self._aggregation.let_join(t)
             yield t
             if len(self.history) != t:
                 raise RuntimeError(f"{self._method} must call federation.record once in each round; see round {t}")

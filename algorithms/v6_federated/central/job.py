@@ -169,7 +169,7 @@ def central(
             check_all(checked)
             single = why_single(checked)
             plan = plan_of(checked)
-            of_sums = check_study, declared, of_hospitals, instead
+            of_sums = check_study, declared, of_hospitals, instead, recoverable
             federation = Federation(client, method, checked, supervised, single, missing, plan, *of_sums)
         except ValueError as error:
             raise UserInputError(str(error)) from None

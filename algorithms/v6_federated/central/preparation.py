@@ -119,13 +119,14 @@ def first_job(
     )
 
 
-def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
+def describe(job: Job, raw: bool, ask: Ask, organizations: Sequence[int] | None = None) -> list[Answer]:
     """Have the nodes describe their data.
 
     Args:
         job: what central tells the nodes.
         raw: whether preprocessing steps follow.
         ask: sends a request to nodes.
+        organizations: ids of those that are asked; None means all that train.
 
     Returns:
         Their descriptions.
@@ -158,7 +159,8 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
         validate=lambda answer: _wrong_description(answer.values, raw, asked, most),
         without_rows=job.aggregation != "plain",
     )
-    return ask(Group("describe", job.participants, job, {"raw": raw}, expected=expected))
+    who = job.participants if organizations is None else organizations
+    return ask(Group("describe", who, job, {"raw": raw}, expected=expected))
 
 
 def prepare(

@@ -122,6 +122,8 @@ class RoundTasks:
         self._client, self._tolerance, self._bounds, self._history = client, tolerance, bounds, history
         self._dispatcher = Dispatcher(client, tolerance, bounds)
         self._pending = PendingCalls(self._dispatcher)
+        if job.aggregation == "pinned":
+            self._in_a_study()
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes keep
         self._named: Sequence[dict[str, Any]] = []  # all steps, as they are sent to nodes that keep the large ones
@@ -172,6 +174,11 @@ class RoundTasks:
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
         sent = {k: self._sent(group) for group in groups for k in group.organizations}
         answers, more = self._dispatcher.gather([c for c in calls if c.organization not in missing | failed])
+        if self.round == 0 and any(a.values.get("mode") == "pinned" for a in answers):
+            self._in_a_study()
+            needed = needed if by_blocks else self.needed(of)
+        if by_blocks and self.job.aggregation == "pinned":
+            answers, more = self._once_more(calls, answers, {*missing, *failed}, more, counted, needed)
         failed |= more
         missing |= failed
         self._keepers -= {*failed}  # they may have lost what they keep
@@ -198,6 +205,35 @@ class RoundTasks:
             }
             self._bounds.check_norms(place, asked_for, measured)
         return sorted(answers, key=by_organization)
+
+    def _in_a_study(self) -> None:
+        """From now on, rounds do without some of the blocks, unless the job says otherwise."""
+        self._tolerance = self._dispatcher.tolerance = self._tolerance.in_a_study()
+
+    def _once_more(
+        self,
+        calls: Sequence[Call],
+        answers: Sequence[Answer],
+        unasked: AbstractSet[int],
+        failed: dict[int, Unusable],
+        counted: AbstractSet[int],
+        needed: int,
+    ) -> tuple[Sequence[Answer], dict[int, Unusable]]:
+        """If too few blocks are whole, send the same requests to the others again: nodes repeat what they have said."""
+        assert self.masks is not None
+        blocks = [
+            block for block in self.masks.whole(counted) if block[0] not in self.masks.lost and not unasked & {*block}
+        ]
+        for _ in range(self._tolerance.retries):
+            broken = [block for block in blocks if failed.keys() & {*block}]
+            refused = [block for block in broken if any(k in failed and failed[k].refused for k in block)]
+            if len(blocks) - len(broken) >= needed or len(blocks) - len(refused) < needed:
+                break
+            who = {k for block in broken if block not in refused for k in block}
+            again, still = self._dispatcher.gather([call for call in calls if call.organization in who])
+            answers = [*(a for a in answers if a.organization_id not in who), *again]
+            failed = {k: error for k, error in failed.items() if k not in who} | still
+        return answers, failed
 
     # ---- sums over blocks
 
@@ -626,6 +662,8 @@ class RoundTasks:
         if kept["masks"] is not None:
             self.masks = Masks.restored(kept["masks"])
             self.job = replace(self.job, hospital_totals=self.masks.hospital_totals)
+        if self.job.aggregation == "pinned":
+            self._in_a_study()
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
         """Restore how many rows each node has.
