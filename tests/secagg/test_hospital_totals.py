@@ -1,8 +1,12 @@
 """What sums tell that are additive only in hospitals, and that a study that hides totals answers none of them."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+import test_additive_sums as additive_sums
+from additive_table import requests, table
 from forged import Central
 from honest import HONEST
 from masked_jobs import nodes
@@ -122,6 +126,37 @@ def test_the_same_weight_for_each_hospital_tells_the_ill_patients_of_each(tmp_pa
     rest = (shares - first / sizes[0] - second / sizes[1] - third / sizes[2]) * sizes[3]
     fits = np.argwhere((np.abs(rest - np.rint(rest)) < 4e-5) & (rest > -0.5) & (rest < sizes[3] + 0.5))
     assert [*ill[:3]] in fits.tolist() and len(fits) < 10, len(fits)  # of 24,000; a second rate leaves one
+
+
+# ---- what is declared is true
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "secure-aggregation.md"
+EXACT = [(m, i) for m in HONEST for i in range(len(requests(m)))]
+NOT_HERE = (*additive_sums.NOISY, "evaluate_own", "compressed_update")
+
+
+def test_the_page_has_the_table_of_what_is_additive_in_what():
+    """``python tests/secagg/additive_table.py`` prints it."""
+    assert "\n".join(table()) in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("method", "i"), EXACT, ids=[f"{m}-{requests(m)[i][0]}-{i}" for m, i in EXACT])
+def test_sums_over_rows_in_a_study_do_not_depend_on_how_rows_are_dealt(method, i, tmp_path, monkeypatch):
+    """With the limits of careful nodes, by which hospitals with few rows fold, join or leave out nothing in a study."""
+    function, arrays, settings, job = requests(method)[i]
+    if function in NOT_HERE:
+        pytest.skip("needs a privacy plan, or is answered in no study")
+    monkeypatch.setattr(additive_sums, "TRUSTING", CAREFUL | {"V6_FEDERATED_SCORE_BANDS": "255"})
+    job = {**job, "aggregation": "pinned"}
+    captured, rows = additive_sums.values_of(method, function, arrays, settings, job, monkeypatch, tmp_path)
+    assert "n" in rows
+    for part, total, one, size in additive_sums.compared(captured, rows):
+        if size is None or part.exponent is None:
+            assert (total == one).all(), part
+        else:
+            within = 1e-12 if part.weight == "one" and not part.name.startswith("evaluation.") else 4e-6
+            assert (np.abs(total - one) <= within * size + 1e-30).all(), (part, total, one)
 
 
 # ---- where totals are hidden
