@@ -104,7 +104,8 @@ class LastEvaluation:
         if not answer.members:
             return _sent(answer)
         sums = answer.values["sums"]
-        items: list[Item] = [i for name, of in each(details.summands(*self._sizes)) for i in of.items(name, None)]
+        declared = details.summands(*self._sizes, hospitals=self._job.counts_hospitals)
+        items: list[Item] = [i for name, of in each(declared) for i in of.items(name, None)]
         found = {item.name: np.asarray(item.parts()[0].of(sums)) for item in items}
         if self._masks is None or self._masks.mode != "pinned" or not found:
             return found

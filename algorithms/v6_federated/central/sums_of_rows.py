@@ -162,7 +162,9 @@ class SumsOfRows:
         places = [(c, level) for c, levels in known.items() for level in levels]
         found = []
         answers = ask(known=known, counts=True)
-        several = np.sum([_sum(a, "contributes") for a in answers], axis=0) >= FEWEST
+        several: Array = np.ones(len(places), bool)
+        if job.counts_hospitals:
+            several = np.sum([_sum(a, "contributes") for a in answers], axis=0) >= FEWEST
         for a in answers:
             rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
             counted = self._enough(np.where(several, _sum(a, "counts"), 0), Policy.of_node().minimum_rows_a_class)

@@ -154,7 +154,9 @@ def shapes(calibrated: bool, levels: int, classes: int) -> dict[str, tuple[int, 
     return found | ({"subgroups": (levels, classes, classes)} if levels else {})
 
 
-def summands(calibrated: bool, levels: int, classes: int, counts_of: Additive = "hospital") -> Declared:
+def summands(
+    calibrated: bool, levels: int, classes: int, counts_of: Additive = "hospital", hospitals: bool = True
+) -> Declared:
     """Declare what ``shapes`` names as sums.
 
     Args:
@@ -163,6 +165,7 @@ def summands(calibrated: bool, levels: int, classes: int, counts_of: Additive = 
         classes: number of classes.
         counts_of: what counts are additive in, which nodes round themselves outside a study, and what follows from
             them.
+        hospitals: whether the hospitals with rows of a level are counted.
 
     Returns:
         The declaration; with subgroups also ``contributes``, whether a node has rows of each level.
@@ -173,21 +176,22 @@ def summands(calibrated: bool, levels: int, classes: int, counts_of: Additive = 
         name: Sum(shape, sums[name], PROBABILITIES) if name in sums else Count(shape, counts_of)
         for name, shape in of.items()
     }
-    return {**declared, **({"contributes": Count(levels, "hospital")} if levels else {})}
+    return {**declared, **({"contributes": Count(levels, "hospital")} if levels and hospitals else {})}
 
 
-def zeros(calibrated: bool, levels: int, classes: int) -> dict[str, Array]:
+def zeros(calibrated: bool, levels: int, classes: int, hospitals: bool = True) -> dict[str, Array]:
     """What a node without held-out rows adds to sums.
 
     Args:
         calibrated: whether a calibration is asked for.
         levels: number of levels of the subgroups.
         classes: number of classes.
+        hospitals: as for ``summands``.
 
     Returns:
         Zeros, by name, of the kinds that ``summands`` declares.
     """
-    declared = summands(calibrated, levels, classes)
+    declared = summands(calibrated, levels, classes, hospitals=hospitals)
     return {
         item.name: np.zeros(item.shape, np.int64 if item.unit is None else np.float64)
         for name, summand in each(declared)

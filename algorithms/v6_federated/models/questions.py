@@ -1,6 +1,7 @@
 """What a task asks nodes for, as nodes and central read it alike: the layout of the sum follows from public values."""
 
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,11 @@ class Asked:
         return models.build(self._spec)
 
     @property
+    def random(self) -> bool:
+        """Whether the model draws random numbers while it trains."""
+        return _draws(json.dumps(self._spec, sort_keys=True))
+
+    @property
     def regression(self) -> bool:
         """Whether the label is a number."""
         return self.job.data.regression
@@ -88,6 +94,12 @@ class Asked:
         if self.job.model is None:
             raise SafeError("the task asks for a sum about a model, and its job names none; send it as central does")
         return models.parse(self.job.model)
+
+
+@functools.lru_cache(maxsize=16)
+def _draws(spec: str) -> bool:
+    """Every request asks for it, and networks take a while to build."""
+    return models.build(json.loads(spec)).traits.random
 
 
 def layout(declaration: Declaration, asked: Asked) -> Layout:

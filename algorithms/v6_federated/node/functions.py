@@ -16,6 +16,7 @@ from v6_federated.data.reading import DECIMAL, kinds, marks
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
+from v6_federated.messages.local_sgd import RISK_SETS
 from v6_federated.models import details
 from v6_federated.models.questions import Asked
 from v6_federated.node import masking, own_results
@@ -189,7 +190,8 @@ def statistics(asked: Asked) -> Declared:
         return {"classes": Count(asked.classes, additive)}
     if name == "levels":
         levels = sum(map(len, (asked.settings.get("known") or {}).values()))
-        return {"counts": Count(levels, "hospital"), "contributes": Count(levels, "hospital")}
+        hospitals = {"contributes": Count(levels, "hospital")} if asked.job.counts_hospitals else {}
+        return {"counts": Count(levels, additive), **hospitals}
     d = len(asked.array("mean"))
     if name == "covariance":
         return {name: Sum(d * (d + 1) // 2, unit=PRODUCTS)}
@@ -282,7 +284,8 @@ def fit_step(
         return aggregates.about(X, np.asarray(center, np.float64))
     if statistic == "levels":
         rows = aggregates.counts_of(known or {}, found["levels"])
-        return {"counts": rows, "contributes": (rows > 0).astype(np.int64)}
+        hospitals = {"contributes": (rows > 0).astype(np.int64)} if node.job.counts_hospitals else {}
+        return {"counts": rows, **hospitals}
     return found
 
 
@@ -390,10 +393,11 @@ def evaluated(asked: Asked) -> Declared:
     calibrated = (
         data.classes is not None and len(data.classes) == 2 and details.has_probabilities(asked.model, data.classes)
     )
-    return details.summands(calibrated, len(data.levels), asked.classes, asked.only_in_a_study)
+    counted = len(data.levels), asked.classes, asked.only_in_a_study, asked.job.counts_hospitals
+    return details.summands(calibrated, *counted)
 
 
-@partial(sums=evaluated)
+@partial(sums=evaluated, instead=RISK_SETS)
 def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     """Evaluate a model: the decorator adds the evaluation to the answer.
 
@@ -430,8 +434,9 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
             found["subgroups"] = details.by_level(
                 node.model, weights, rows.X, rows.y, said, spec.levels, c, policy, node.rounding
             )
-            if masked:
+            if masked and node.job.counts_hospitals:
                 found["contributes"] = (found["subgroups"].sum(axis=(1, 2)) > 0).astype(np.int64)
     if not masked:
         return {"details": codec.encode(found, "float64"), "own_results": node.policy.own_results}
-    return details.zeros(calibrated, len(spec.levels), len(spec.classes or ())) | found
+    sizes = len(spec.levels), len(spec.classes or ())
+    return details.zeros(calibrated, *sizes, node.job.counts_hospitals) | found
