@@ -15,8 +15,10 @@ from v6_federated import (
     bounded_reach,
     bounded_sum,
     codec,
+    exact,
     of_the_model,
     partial,
+    check_scale,
 )
 from v6_glm import noisy
 from v6_glm.families import Glm, newton_sums
@@ -70,18 +72,21 @@ def newton(
         node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
         node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
     D = np.column_stack([X, np.ones(n)])
-    beta = None
+    adding, beta = node.adding, None
+    if adding is exact.EXACTLY:
+        D = np.asfortranarray(D)
     if weights is not None and center is not None and scale is not None:
         if not (scale > 0).all() or center[-1]:
             raise SafeError("center and scale are not those of columns and an intercept; send them as central does")
-        D = (D - center) / scale
+        check_scale(center, scale)
+        D = node.as_used((D - center) / scale)
         beta = weights * scale
         beta[-1] += center @ weights
     node.check_time()
-    found = newton_sums(model, D, y, w, offset, beta)
-    alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]))
-    measures = dict.fromkeys(MEASURES, 0.0)
-    gradient, hessian = np.zeros(p), np.zeros((p, p))
+    found = newton_sums(model, D, y, w, offset, beta, adding)
+    alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]), adding)
+    measures: dict[str, Any] = dict.fromkeys(MEASURES, 0.0)
+    gradient, hessian = adding.weighted(D[:0], y[:0]), adding.squared(D[:0], y[:0])
     if (found is None or alone is None) and node.pinned:
         raise SafeError(IMPOSSIBLE)
     if found is None or alone is None:
@@ -94,16 +99,23 @@ def newton(
                 node.policy.check_dominance(carried, OFFSETS)
         gradient, hessian = found["gradient"], found["hessian"]
         measures |= {name: found[name] for name in ("deviance", "pearson")}
-        measures |= {f"null_{name}": float(alone[name].item()) for name in ("gradient", "hessian")}
+        measures |= {f"null_{name}": alone[name] for name in ("gradient", "hessian")}
         measures["null_deviance"] = alone["deviance"]
     measures["rows"] = float(given.sum())
-    measures["weight"] = float(w.sum())
-    measures["label"] = float(w @ y)
-    measures["constant"] = float(w @ model.family.constant(y))
-    measures["log_weight"] = float(np.log(w[given]).sum())
+    measures["label"] = adding.weighted(y, w)
+    measures["constant"] = adding.weighted(model.family.constant(y), w)
+    if adding is exact.FLOATS:
+        measures |= {"weight": float(w.sum()), "log_weight": float(np.log(w[given]).sum())}
+    else:
+        measures |= {"weight": exact.sums(w), "log_weight": exact.sums(np.log(w[given]))}
+    lower = np.tril_indices(p)
+    if isinstance(hessian, exact.Exact):
+        of_pairs = hessian.take(lower[0] * p + lower[1])
+        return {"gradient": gradient, "hessian": of_pairs, "measures": exact.joined([*measures.values()])}
+    measures |= {name: float(np.asarray(number).item()) for name, number in measures.items()}
     return {
         "gradient": gradient,
-        "hessian": hessian[np.tril_indices(p)],
+        "hessian": hessian[lower],
         "measures": np.array([measures[name] for name in MEASURES]),
     }
 

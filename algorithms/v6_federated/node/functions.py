@@ -267,7 +267,9 @@ def fit_step(
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
-    found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
+    found = aggregates.statistic(
+        statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked, as_used=node.as_used
+    )
     if not masked:
         return found
     if statistic in ("moments", "present"):
