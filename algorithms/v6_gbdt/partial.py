@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import Asked, Count, Loss, Mean, Node, Result, Rows, SafeError, Sum, Vector, codec, partial
+from v6_federated import Asked, Count, Loss, Mean, Node, Result, Rows, SafeError, Sum, Vector, codec, exact, partial
 from v6_gbdt import bins, leaves
 from v6_gbdt.central import MaxBin
 from v6_gbdt.grower import Grower
@@ -45,7 +45,8 @@ def _derivatives(asked: Asked, length: int) -> dict[str, Sum | Count | Loss]:
 @partial(sums={"mean": Mean(1, additive="row")})
 def average(node: Node) -> Result:
     """The mean of the node's labels, (1,): where a regression starts."""
-    return {"mean": np.array([node.rows.y.mean()], np.float32)}
+    y = node.rows.y
+    return {"mean": np.array([y.mean()], np.float32) if node.adding is exact.FLOATS else exact.sums(y)}
 
 
 @partial(sums={"counts": Count(cells, "hospital")})
@@ -137,4 +138,7 @@ def _sums(node: Node, weights: Vector, structure: Vector, edges: dict[str, Any],
     minimum = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
     found = sums(trees, agreed, bins.indices(agreed, X), *ensemble.gradient(f, y), minimum, node.check_time).ravel()
     travel = found.astype(np.float32) if ensemble.regression else leaves.whole(found)
-    return {"sums": travel, "train_loss": ensemble.loss(f, y)}
+    loss: Any = ensemble.loss(f, y)
+    if node.adding is exact.EXACTLY and not node.rounds_means:
+        loss = exact.sums(ensemble.losses(f, y))
+    return {"sums": travel, "train_loss": loss}

@@ -420,7 +420,8 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
         rows, which = node.evaluated
         own_results.write(node, weights, rows)
         if calibrated:
-            found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding)
+            exactly = masked and not node.rounds_means
+            found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding, exactly)
         if spec.subgroup is not None and spec.classes is not None:
             said, c = node.source.words(spec.subgroup)[which], len(spec.classes)
             found["subgroups"] = details.by_level(

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
 from v6_federated.privacy.secagg import encoding
 from v6_federated.privacy.secagg.masks import WORDS
 
@@ -165,8 +166,14 @@ def _sum(x: Array) -> int:
     return sum(((int(a) << HALF) + int(b)) << (first + k) for k, (a, b) in enumerate(zip(upper, lower, strict=True)))
 
 
-class NotFinite(ArithmeticError):
+class NotFinite(SafeError):
     """What some row contributes is not finite, or too large to be added up."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what the rows add to a sum is not finite, or beyond 1e270; bring columns to one scale (--preprocess "
+            "standardize), or lower lr"
+        )
 
 
 class Adding(Protocol):
