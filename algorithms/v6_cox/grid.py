@@ -81,7 +81,9 @@ def exact_sums(X: np.ndarray, followed: times.Followed, eta: np.ndarray, hazard:
     leaving, within = exact.sums(each, bins, B), exact.sums(spent[:, None] * each, bins, B)
     of_bins = np.fromiter(leaving.numbers, object, len(leaving.numbers)).reshape(B, -1)
     later = np.cumsum(of_bins[::-1], axis=0)[::-1][1:]  # leaving after each bin but the last
-    before = [exact.Exact(tuple(one), leaving.exponent).scaled(w) for one, w in zip(later, widths.tolist(), strict=True)]
+    before = [
+        exact.Exact(tuple(one), leaving.exponent).scaled(w) for one, w in zip(later, widths.tolist(), strict=True)
+    ]
     expected = ratio * (np.append(0.0, np.cumsum(hazard[:-1] * widths))[bins] + spent * hazard[bins])
     return {
         "events": followed.events(),

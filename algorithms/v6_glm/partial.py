@@ -14,11 +14,11 @@ from v6_federated import (
     Vector,
     bounded_reach,
     bounded_sum,
+    check_scale,
     codec,
     exact,
     of_the_model,
     partial,
-    check_scale,
 )
 from v6_glm import noisy
 from v6_glm.families import Glm, newton_sums

@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from v6_federated.base import json_text
-from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import shortened
 from v6_federated.data.columns import EMPTY, FURTHEST, Features, Marks, check_scale

@@ -67,7 +67,11 @@ def calibration(
         counts = rounding.counts(counts)
         predictions = MIDDLES * counts.reshape(2, BINS).sum(axis=0)
         brier = brier if exactly else len(y) * rounding.loss(brier / len(y), len(y), GUESSING)
-    return {"counts": counts.reshape(2, BINS), "predicted": predictions, "brier": brier if exactly else np.array([brier])}
+    return {
+        "counts": counts.reshape(2, BINS),
+        "predicted": predictions,
+        "brier": brier if exactly else np.array([brier]),
+    }
 
 
 def by_level(

@@ -521,9 +521,7 @@ class Node(NodeRows):
         assert self.job.data.classes is not None
         classes = len(self.job.data.classes)
         bands = self.policy.score_bands
-        return metrics.evaluate(
-            self.model, weights, rows, classes, bands, self.rounding, exactly=self._adds_losses
-        )
+        return metrics.evaluate(self.model, weights, rows, classes, bands, self.rounding, exactly=self._adds_losses)
 
     @property
     def rounding(self) -> Rounding | None:

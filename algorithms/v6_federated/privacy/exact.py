@@ -255,7 +255,7 @@ def sums(X: Array, places: Array | None = None, size: int = 1) -> Exact:
     Raises:
         NotFinite: numbers are not finite, or beyond ``MOST``.
     """
-    columns = np.ascontiguousarray(np.asarray(X, np.float64).T).reshape(-1 if X.ndim > 1 else 1, len(X))
+    columns = np.ascontiguousarray(np.atleast_2d(np.asarray(X, np.float64).T))
     first, found = _first(columns), _Sum((size, len(columns)), OF_SUMS)
     for rows in _blocks(columns):
         parts = _slices(columns[:, rows], first, OF_SUMS)
@@ -332,7 +332,7 @@ def _first(columns: Array) -> Array:
     """The power of two that all numbers of each column (c, n) are below."""
     most = np.maximum(columns.max(axis=1, initial=0.0), -columns.min(axis=1, initial=0.0))
     if not (most < MOST).all():  # NaN is not
-        raise NotFinite
+        raise NotFinite()
     return np.frexp(most)[1].astype(np.int64)
 
 
