@@ -71,8 +71,8 @@ def exact_sums(X: np.ndarray, followed: times.Followed, eta: np.ndarray, hazard:
         hazard: of each bin (B,).
 
     Returns:
-        ``events``, ``risk``, ``happened`` and ``hessian`` as ``of_rows`` has them, exact but for the counts; ``at_risk``
-        and ``expected`` (n,), what a row weighs in the sums over bins, and in those times the hazards.
+        ``events``, ``risk``, ``happened`` and ``hessian`` as ``of_rows`` has them; ``at_risk`` and ``expected`` (n,),
+        what a row weighs in the sums over bins, and in those times the hazards.
     """
     begins, B = np.concatenate([[0.0], followed.ends]), len(hazard)
     widths, bins = np.diff(begins), followed.bins
@@ -89,7 +89,7 @@ def exact_sums(X: np.ndarray, followed: times.Followed, eta: np.ndarray, hazard:
         "events": followed.events(),
         "risk": exact.joined([*before, *[0.0] * of_bins.shape[1]]) + within,
         "happened": exact.sums(followed.event[:, None] * X),
-        "hessian": exact.EXACTLY.squared(X, expected),
+        "hessian": exact.EXACTLY.quadratic(X, expected, np.zeros(len(X)))[0],
         "at_risk": ratio * followed.time,
         "expected": expected,
     }

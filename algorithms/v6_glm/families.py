@@ -285,16 +285,14 @@ def newton_sums(
         if beta is None:
             s = s + W * (eta - offset)
             carry = carry if mu is not y else W[None]  # deviance and residuals are 0
+        of_rows = {"deviance": (family.deviance(y, mu), weights)}
+        of_rows |= {"pearson": ((y - mu) ** 2 / V, weights)} if family.dispersed else {}
         try:
-            found = {
-                "gradient": adding.weighted(D, s),
-                "hessian": adding.squared(D, W),
-                "deviance": adding.weighted(family.deviance(y, mu), weights),
-                "pearson": adding.weighted((y - mu) ** 2 / V, weights) if family.dispersed else 0.0,
-                "carried": carry,
-            }
+            hessian, gradient = adding.quadratic(D, W, s)
+            found: dict[str, Any] = {"pearson": 0.0, **adding.totals(of_rows)}
         except exact.NotFinite:
             return None
+        found |= {"gradient": gradient, "hessian": hessian, "carried": carry}
     parts = (part for part in found.values() if not isinstance(part, exact.Exact))  # these are finite
     sound = all(np.isfinite(part).all() for part in parts) and (not family.positive or bool((mu > 0).all()))
     return found if sound else None

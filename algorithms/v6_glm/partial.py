@@ -71,10 +71,8 @@ def newton(
     with node.later():
         node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
         node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
-    D = np.column_stack([X, np.ones(n)])
     adding, beta = node.adding, None
-    if adding is exact.EXACTLY:
-        D = np.asfortranarray(D)
+    D = np.column_stack([X, np.ones(n)]) if adding is exact.FLOATS else np.vstack([X.T, np.ones(n)]).T
     if weights is not None and center is not None and scale is not None:
         if not (scale > 0).all() or center[-1]:
             raise SafeError("center and scale are not those of columns and an intercept; send them as central does")
@@ -86,7 +84,7 @@ def newton(
     found = newton_sums(model, D, y, w, offset, beta, adding)
     alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]), adding)
     measures: dict[str, Any] = dict.fromkeys(MEASURES, 0.0)
-    gradient, hessian = adding.weighted(D[:0], y[:0]), adding.squared(D[:0], y[:0])
+    hessian, gradient = adding.quadratic(D[:0], y[:0], y[:0])
     if (found is None or alone is None) and node.pinned:
         raise SafeError(IMPOSSIBLE)
     if found is None or alone is None:
@@ -102,12 +100,12 @@ def newton(
         measures |= {f"null_{name}": alone[name] for name in ("gradient", "hessian")}
         measures["null_deviance"] = alone["deviance"]
     measures["rows"] = float(given.sum())
-    measures["label"] = adding.weighted(y, w)
-    measures["constant"] = adding.weighted(model.family.constant(y), w)
+    of_rows = {"label": (y, w), "constant": (model.family.constant(y), w)}
     if adding is exact.FLOATS:
         measures |= {"weight": float(w.sum()), "log_weight": float(np.log(w[given]).sum())}
     else:
-        measures |= {"weight": exact.sums(w), "log_weight": exact.sums(np.log(w[given]))}
+        of_rows |= {"weight": (w, np.ones(n)), "log_weight": (np.log(np.where(given, w, 1.0)), np.ones(n))}
+    measures |= adding.totals(of_rows)
     lower = np.tril_indices(p)
     if isinstance(hessian, exact.Exact):
         of_pairs = hessian.take(lower[0] * p + lower[1])

@@ -11,7 +11,7 @@ without rounding in any order (Ozaki, Ogita, Oishi and Rump 2012). The slices be
 is the hospital's own; as the sum is exact, it does not depend on where they begin.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,11 +25,12 @@ from v6_federated.privacy.secagg.masks import WORDS
 FINEST = -1200  # below the last bit of the smallest float64, 2^-1074, in the form 2^53 times a power of two
 HALF = 26  # bits of a part of a number: its square is exact in float64
 SPLIT = 2.0 ** (HALF + 1) + 1
-ROWS = 1024  # whose slices are added up at a time: 2^10
-OF_PRODUCTS, OF_SUMS = 21, 42  # bits of a slice: 2 * 21 + 10 and 42 + 10 are below 53
+# rows whose slices are added up at a time, and bits of a slice: 2 * 21 + 10 and 39 + 13 are below 53
+ROWS, OF_PRODUCTS = 2**10, 21
+ROWS_OF_SUMS, OF_SUMS = 2**13, 39
 TOGETHER = 256  # so many of these sums are below 2^63
-LEAST = -960  # the last place of numbers, as a power of two: far below every unit
-MOST = 2.0**900  # of what a row contributes: slices of larger numbers would overflow
+SLICES = 5  # room for those of most columns: 53 bits, and the powers of two by which their numbers differ
+MOST = 2.0**400  # of what a row contributes; what is then lost of small numbers, below 2^-600, is far below every unit
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,11 @@ class Exact:
         unit, finer = share << max(shift, 0), max(-shift, 0)
         numbers = np.fromiter(self.numbers, object, len(self.numbers)) << finer
         whole = numbers // unit
-        rest = ((numbers - whole * unit) / unit).astype(np.float64)  # of a unit; the nearest float64
-        whole += np.rint(rest if dither is None else rest + dither).astype(np.int64).astype(object)
+        rest = numbers - whole * unit
+        if dither is None:
+            whole += (2 * rest > unit) | ((2 * rest == unit) & (whole % 2 == 1))
+        else:
+            whole += np.rint((rest / unit).astype(np.float64) + dither).astype(np.int64).astype(object)
         return np.asarray(whole % 2**term.bits, WORDS[term.bits])
 
 
@@ -182,11 +186,11 @@ class Adding(Protocol):
     def linear(self, X: Array, w: Array) -> Array:
         """Compute X w for rows (n, d) and one or more vectors (d,) or (d, c)."""
 
-    def weighted(self, X: Array, s: Array) -> Any:
-        """Add up rows (n,) or (n, d), each times its number in ``s`` (n,)."""
+    def totals(self, of: Mapping[str, tuple[Array, Array]]) -> dict[str, Any]:
+        """Add up numbers (n,) times their weights (n,), for each name."""
 
-    def squared(self, X: Array, W: Array) -> Any:
-        """Add up the outer products of rows (n, d), each times its number in ``W`` (n,), from 0: (d, d)."""
+    def quadratic(self, X: Array, W: Array, s: Array) -> tuple[Any, Any]:
+        """Add up the outer products of rows (n, d) times ``W`` (n,), from 0, and the rows times ``s``: (d, d), (d,)."""
 
 
 class Floats:
@@ -196,13 +200,13 @@ class Floats:
         """Compute X w."""
         return np.asarray(X @ w)
 
-    def weighted(self, X: Array, s: Array) -> Any:
-        """X^T s; a number if X is a column."""
-        return float(s @ X) if X.ndim == 1 else X.T @ s
+    def totals(self, of: Mapping[str, tuple[Array, Array]]) -> dict[str, Any]:
+        """The sums, as numbers."""
+        return {name: float(weights @ values) for name, (values, weights) in of.items()}
 
-    def squared(self, X: Array, W: Array) -> Any:
-        """X^T diag(W) X."""
-        return X.T @ (W[:, None] * X)
+    def quadratic(self, X: Array, W: Array, s: Array) -> tuple[Any, Any]:
+        """X^T diag(W) X and X^T s."""
+        return X.T @ (W[:, None] * X), X.T @ s
 
 
 class Exactly:
@@ -228,13 +232,23 @@ class Exactly:
                 part += factors[:, None] * column
         return found[0] if w.ndim == 1 else found.T
 
-    def weighted(self, X: Array, s: Array) -> Exact:
-        """The sum of each column (d,) of s X; one number if X is a column."""
-        return sums(s * X if X.ndim == 1 else s[:, None] * X)
+    def totals(self, of: Mapping[str, tuple[Array, Array]]) -> dict[str, Any]:
+        """The sums."""
+        found = sums(np.array([values * weights for values, weights in of.values()]).T)
+        return {name: found.take([i]) for i, name in enumerate(of)}
 
-    def squared(self, X: Array, W: Array) -> Exact:
-        """The sums of products of any two columns of sqrt(W) X, row by row (d^2,)."""
-        return products(np.sqrt(W)[:, None] * X)
+    def quadratic(self, X: Array, W: Array, s: Array) -> tuple[Any, Any]:
+        """The sums of products of columns of sqrt(W) (X, s / W): a row without a weight has none in s either."""
+        if (d := X.shape[1]) == 1:
+            found = sums(np.array([W * np.square(X[:, 0]), s * X[:, 0]]).T)
+            return found.take([0]), found.take([1])
+        root = np.sqrt(W)
+        each = np.empty((d + 1, len(X)))
+        np.multiply(X.T, root, out=each[:d])
+        np.divide(s, root, out=each[d], where=root != 0)
+        each[d, root == 0] = 0.0
+        found, places = products(each.T), np.arange(d)
+        return found.take((places[:, None] * (d + 1) + places).ravel()), found.take(places * (d + 1) + d)
 
 
 FLOATS: Adding = Floats()
@@ -245,7 +259,7 @@ def sums(X: Array, places: Array | None = None, size: int = 1) -> Exact:
     """Add up rows.
 
     Args:
-        X: finite numbers (n,) or (n, c). What they have below ``LEAST`` is lost.
+        X: finite numbers (n,) or (n, c). What they have below 2^-600 is lost.
         places: to which of several sums each row belongs (n,); None if there is only one.
         size: how many sums there are.
 
@@ -255,24 +269,23 @@ def sums(X: Array, places: Array | None = None, size: int = 1) -> Exact:
     Raises:
         NotFinite: numbers are not finite, or beyond ``MOST``.
     """
-    columns = np.ascontiguousarray(np.atleast_2d(np.asarray(X, np.float64).T))
-    first, found = _first(columns), _Sum((size, len(columns)), OF_SUMS)
-    for rows in _blocks(columns):
-        parts = _slices(columns[:, rows], first, OF_SUMS)
+    cut = _Cut(np.atleast_2d(np.asarray(X, np.float64).T), OF_SUMS, ROWS_OF_SUMS)
+    first, found = cut.first - OF_SUMS, _Sum((size, len(cut.first)), OF_SUMS)
+    for i, parts in enumerate(cut.slices()):
         if places is None:
             found.add(parts.sum(axis=2)[:, None, None])
         else:
-            of = places[rows]
+            of = places[i * ROWS_OF_SUMS :][: parts.shape[2]]
             each = [[np.bincount(of, column, size) for column in part] for part in parts]
             found.add(np.moveaxis(np.array(each), 1, 2)[:, :, None])
-    return found.exact(np.broadcast_to(first - OF_SUMS, (size, len(columns))))
+    return found.exact(np.broadcast_to(first, (size, len(first))))
 
 
 def products(X: Array, Y: Array | None = None) -> Exact:
     """Add up the products of columns over rows.
 
     Args:
-        X: finite numbers (n, c). What they have below ``LEAST`` is lost.
+        X: finite numbers (n, c). What they have below 2^-600 is lost.
         Y: more of the same rows (n, c'); None means X.
 
     Returns:
@@ -281,15 +294,14 @@ def products(X: Array, Y: Array | None = None) -> Exact:
     Raises:
         NotFinite: numbers are not finite, or beyond ``MOST``.
     """
-    left = np.ascontiguousarray(np.asarray(X, np.float64).T)
-    right = left if Y is None else np.ascontiguousarray(np.asarray(Y, np.float64).T)
-    a, b = len(left), len(right)
-    first, second, found = _first(left), _first(right), _Sum((a, b), OF_PRODUCTS)
-    for rows in _blocks(left):
-        U = _slices(left[:, rows], first, OF_PRODUCTS).reshape(-1, len(range(*rows.indices(left.shape[1]))))
-        V = U if Y is None else _slices(right[:, rows], second, OF_PRODUCTS).reshape(-1, U.shape[1])
-        found.add((U @ V.T).reshape(len(U) // a if a else 0, a, -1, b))
-    return found.exact(first[:, None] + second - 2 * OF_PRODUCTS)
+    left = _Cut(np.asarray(X, np.float64).T, OF_PRODUCTS, ROWS)
+    right = left if Y is None else _Cut(np.asarray(Y, np.float64).T, OF_PRODUCTS, ROWS)
+    found = _Sum((len(left.first), len(right.first)), OF_PRODUCTS)
+    for U, V in ((U, U) for U in left.slices()) if Y is None else zip(left.slices(), right.slices(), strict=True):
+        u = U.reshape(-1, U.shape[2])
+        v = u if V is U else V.reshape(-1, V.shape[2])
+        found.add((u @ v.T).reshape(*U.shape[:2], *V.shape[:2]))
+    return found.exact(left.first[:, None] + right.first - 2 * OF_PRODUCTS)
 
 
 class _Sum:
@@ -302,7 +314,7 @@ class _Sum:
         self._slices = 1
 
     def add(self, each: Array) -> None:
-        """Add whole numbers below 2^53 (k, a, l, b): slice i of one factor times slice j of the other is slice i + j."""
+        """Add whole numbers (k, a, l, b): slice i of one factor times slice j of the other is slice i + j."""
         key = each.shape[0], each.shape[2]
         now = self._now.setdefault(key, np.zeros(each.shape, np.int64))
         now += each.astype(np.int64)
@@ -328,30 +340,33 @@ class _Sum:
         return Exact(tuple((self._total << (units - finest)).ravel().tolist()), int(finest))
 
 
-def _first(columns: Array) -> Array:
-    """The power of two that all numbers of each column (c, n) are below."""
-    most = np.maximum(columns.max(axis=1, initial=0.0), -columns.min(axis=1, initial=0.0))
-    if not (most < MOST).all():  # NaN is not
-        raise NotFinite()
-    return np.frexp(most)[1].astype(np.int64)
+class _Cut:
+    """Numbers (c, n) in slices: whole numbers of ``digits`` bits, the largest first, until nothing is left.
 
+    Attributes:
+        first: the power of two that all numbers of each column are below (c,).
+    """
 
-def _blocks(columns: Array) -> Iterator[slice]:
-    for start in range(0, columns.shape[1], ROWS):
-        yield slice(start, start + ROWS)
+    def __init__(self, columns: Array, digits: int, rows: int) -> None:
+        self._columns, self._digits, self._rows = columns, digits, rows
+        most = np.maximum(columns.max(axis=1, initial=0.0), -columns.min(axis=1, initial=0.0))
+        if not (most < MOST).all():  # NaN is not
+            raise NotFinite()
+        self.first = np.frexp(most)[1].astype(np.int64)
 
-
-def _slices(columns: Array, first: Array, digits: int) -> Array:
-    """Cut numbers (c, n) into whole numbers of ``digits`` bits, the largest first, until nothing is left: (k, c, n)."""
-    found, rest, place = list[Array](), columns, first
-    while not found or rest.any():
-        place = place - digits
-        if (lost := place < LEAST).any():
-            rest, place = np.where(lost[:, None], 0.0, rest), np.maximum(place, LEAST)
-        magic = np.ldexp(1.5, place + 52)[:, None]  # a number that this is added to and taken from is one of 2^place
-        part = rest + magic
-        part -= magic
-        rest = rest - part
-        part *= np.ldexp(1.0, -place)[:, None]
-        found.append(part)
-    return np.array(found)
+    def slices(self) -> Iterator[Array]:
+        """The slices of some rows after the other (k, c, rows); the next ones overwrite them."""
+        c, n = self._columns.shape
+        by, more = np.ldexp(1.0, self._digits - self.first)[:, None], 2.0**self._digits
+        room, at = np.empty((c, min(n, self._rows))), np.empty((SLICES, c, min(n, self._rows)))
+        for start in range(0, n, self._rows):
+            columns, k = self._columns[:, start : start + self._rows], 0
+            rest = np.multiply(columns, by, out=room[:, : columns.shape[1]])
+            while k < 2 or rest.any():
+                if k == len(at):
+                    at = np.concatenate([at, np.empty_like(at)])
+                part = np.rint(rest, out=at[k, :, : columns.shape[1]])
+                rest -= part
+                rest *= more
+                k += 1
+            yield at[:k, :, : columns.shape[1]]
