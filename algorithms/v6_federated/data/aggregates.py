@@ -15,7 +15,7 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data import pca
-from v6_federated.data.columns import Features
+from v6_federated.data.columns import Features, check_scale
 from v6_federated.data.reading import shortest
 from v6_federated.privacy import exact
 from v6_federated.privacy.policy import Policy
@@ -34,6 +34,7 @@ def statistic(
     pause: Callable[[], None] = lambda: None,
     quiet: bool = False,
     in_a_study: bool = False,
+    as_used: Callable[[Array], Array] = lambda X: X,
 ) -> dict[str, Any]:
     """Compute a statistic of a node's training rows.
 
@@ -46,8 +47,10 @@ def statistic(
         arrays: ``lower`` and ``upper`` (c,) for "below"; ``mean`` and ``scale`` (d,) for "covariance" and "product",
             and for the latter ``block`` (d, l).
         pause: is called before each column of a histogram and each block of rows; it may end the task.
-        quiet: whether columns in which too few rows have a value count as empty, instead of a refusal.
+        quiet: whether the statistic becomes a part of a sum: columns in which too few rows have a value count as empty,
+            instead of a refusal, and "covariance" and "product" are exact sums over rows.
         in_a_study: whether nothing is rounded or left out by its count: central's code does, over a block.
+        as_used: holds limits on columns as these two use them.
 
     Returns:
         "moments": ``mean``, ``mean_rest`` and ``squares`` of all columns of numbers, see ``pca.moments``.
@@ -88,6 +91,11 @@ def statistic(
         return found
     features.check_complete("pca")
     mean, scale = arrays["mean"], arrays["scale"]
+    check_scale(mean, scale)
+    if quiet:
+        pause()
+        used = as_used((np.asfortranarray(features.X, np.float64) - mean) / scale)
+        return {name: pca.exact_covariance(used) if name == "covariance" else pca.exact_product(used, arrays["block"])}
     if name == "covariance":
         return {"covariance": pca.covariance(features.X, mean, scale, pause)}
     return {"product": pca.product(features.X, mean, scale, arrays["block"], pause)}
