@@ -50,7 +50,7 @@ ORDINARY = {
 HOSTILE = [
     *("9223372036854775807", "9223372036854775808", "18446744073709551616", "-9223372036854775809", "1" * 400),
     *("1e400", "-1e400", "1e-400", "inf", "-Infinity", "nan", "NaN", "NA", "N/A", "None", "null", "<NA>", "#N/A"),
-    *("-0", "-0.0", "+1", "01", "0x10", "1_000", "1,5", "1.234,5", "1 234", " 1", "1 ", "\t1", "\u00a01", "١", "1e", "."),
+    *("-0", "-0.0", "+1", "01", "0x10", "1_000", "1,5", "1.234,5", "1 234", " 1", "1 ", "\t1", "\u00a01", "١", "1e"),
     *("true", "TRUE", "False", "yes", "2020-01-31", "31/12/2020", "2020-01-31 10:00", "99999-01-01", "1j", "£1", "5%"),
     *("", " ", '"', '""', '"a', 'a"', 'a"b', '"a"b', "'", "\\", '\\"', "#", ",", ";", "a,b", "a;b", "a\tb", ",,,,,,"),
     *("a\nb", "\n", "a\r\nb", "\r", "a\n\nb", "\ufeff1", "1\0", "\0", "a\u2028b", "a\x85b", "a\x0cb", "\x1a"),
@@ -155,10 +155,8 @@ def known(file: Path, schema: Schema) -> list[tuple]:
     kind = tables.KINDS[tables.suffix(file)]
     source = conformed(Source(table=tables.read(file, kind, "the table", by_value=True)), schema)
     assert source.table is not None and source.idle is not None
-    values = [
-        [np.float64(value).tobytes() for value in source.table[c.name]] if c.kind == "number" else [*source.table[c.name]]
-        for c in schema.columns
-    ]
+    columns = [(source.table[column.name], column.kind == "number") for column in schema.columns]
+    values = [[np.float64(cell).tobytes() for cell in cells] if numbers else [*cells] for cells, numbers in columns]
     label = [*map(float, source.table[schema.label])] if schema.label else [0.0] * len(source.table)
     persons = range(len(source.table)) if source.persons is None else source.persons
     return [*zip(*values, label, map(bool, source.idle), map(int, persons), strict=True)]
@@ -181,13 +179,13 @@ def outcome(folder: Path, number: int) -> str:
             return f"{kind}: {str(error)[:60]}"
     if found[0] == found[1]:
         return "alike"
-    return f"{kind}: " + ("another number of rows" if len(found[0]) != len(found[1]) else "another row is read otherwise")
+    return f"{kind}: another {'row' if len(found[0]) == len(found[1]) else 'number of rows'}"
 
 
 def test_a_row_changes_how_no_other_row_of_a_file_is_read(tmp_path):
     found = Counter(outcome(tmp_path, number) for number in range(PAIRS))
     alike, refused = found.pop("alike", 0), found.pop("refused", 0)
-    print(f"{PAIRS:,} pairs: {alike:,} alike, {refused:,} refused as quotes do not match, {found.total():,} differences")
+    print(f"{PAIRS:,} pairs: {alike:,} alike, {refused:,} refused for their quotes, {found.total():,} differences")
     assert not found, found
     assert alike > 0.8 * PAIRS and refused
 

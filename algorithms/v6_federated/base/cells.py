@@ -114,7 +114,7 @@ def _checked(lines: Iterable[str], separator: str) -> Iterator[str]:
                 if not (i % 2 == 0) ^ is_open or not part:  # within quotes, or between the two for one quote
                     continue
                 after_a_cell, before_one = i > 0, i < len(parts) - 1
-                if after_a_cell and part[0] != separator or before_one and part[-1] != separator:
+                if (after_a_cell and part[0] != separator) or (before_one and part[-1] != separator):
                     raise Unmatched
             is_open ^= len(parts) % 2 == 0
         yield text.replace(NUL, REPLACED).replace("\r", " ").replace("\n", " ") + "\n"

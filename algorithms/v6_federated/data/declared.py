@@ -26,6 +26,7 @@ from v6_federated.data.source import Source
 from v6_federated.privacy.schema import Schema
 
 UNKNOWN = "(other)"  # in place of words that are not declared; ``onehot`` makes no column of it
+HASHED = (str, bool, int, float)  # of these types, equal values are read as the same
 NUMBER = re.compile(rf"{DECIMAL.pattern}|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)  # as pandas reads a csv
 
 
@@ -66,9 +67,9 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
     persons = None
     if schema.person is not None:
         assert schema.m is not None
-        numbers, _ = pd.factorize(_texts(table[schema.person]), use_na_sentinel=False)
-        persons = np.unique(numbers, return_index=True)[1][numbers]
-        idle = table.groupby(numbers).cumcount().to_numpy() >= schema.m
+        first: dict[str | None, int] = {}
+        persons = np.array([first.setdefault(who, i) for i, who in enumerate(_texts(table[schema.person]))], np.int64)
+        idle = table.groupby(persons).cumcount().to_numpy() >= schema.m
     found: dict[str, Any] = {
         column.name: _declared(table[column.name], column.levels, UNKNOWN, commas)
         if column.kind == "words"
@@ -154,17 +155,26 @@ def _texts(column: "pd.Series[Any]") -> Array:
 
 
 def _each(column: "pd.Series[Any]", read: Callable[[Any], Any], missing: Any) -> Array:
-    """What each row's value is read as (n,), and ``missing`` where there is none. Equal ones are read once."""
-    if column.dtype.kind in "biuf" or pd.api.types.infer_dtype(column, skipna=True) == "string":
-        codes, values = pd.factorize(column.to_numpy(dtype=object))  # -1 where there is none
-        found = np.empty(len(values) + 1, dtype=object)
-        found[:-1], found[-1] = [read(value) for value in values], missing
-        return found[codes]
-    found = np.full(len(column), missing, dtype=object)
-    for i, (value, absent) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
-        if not absent:
-            found[i] = read(value)
+    """What each row's value is read as (n,), and ``missing`` where there is none. Equal ones are read once.
+
+    (``pandas.factorize`` takes texts for equal that differ behind a NUL.)
+    """
+    known = _Known(read)
+    cells = zip(column.astype(object).tolist(), column.isna().tolist(), strict=True)
+    found = np.empty(len(column), dtype=object)
+    found[:] = [missing if gone else known[v] if type(v) in HASHED else read(v) for v, gone in cells]
     return found
+
+
+class _Known(dict[Any, Any]):
+    """What was read before, by what was read."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+
+    def __missing__(self, value: Any) -> Any:
+        self[value] = found = self._read(value)
+        return found
 
 
 def _text(value: Any) -> str:

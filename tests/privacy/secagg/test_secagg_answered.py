@@ -36,6 +36,7 @@ def test_a_killed_run_is_computed_again(log):
 def test_a_run_that_was_killed_after_it_has_stored_its_answer_is_not_computed_again(log, monkeypatch):
     """The answer may have been seen; so may that of a log that was put back while the request was computed."""
     log().begin(T[0], 1)
+
     def killed(*_):
         raise KeyboardInterrupt
 

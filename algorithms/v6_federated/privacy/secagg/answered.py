@@ -1,8 +1,8 @@
 """The answered log: a request is computed under its masks once; whoever asks again gets the stored answer.
 
 Two different answers under one mask would show their difference. So the log ``answered.sqlite`` in the hospital's own
-folder remembers each transcript T for ever, and the job's folder keeps the newest answers, and the number of the last. A
-killed run has answered nothing, and is computed again: its answer never left.
+folder remembers each transcript T for ever, and the job's folder keeps the newest answers, and the number of the last.
+A killed run has answered nothing, and is computed again: its answer never left.
 
 If the hospital's folder is put back as it once was, the log has forgotten answers that have left. The job's folder has
 not: a log that knows of fewer requests than were answered is not used.
