@@ -294,15 +294,75 @@ def runs() -> list[dict[str, Any]]:
     ]
 
 
+def replayed(run: Any, module: Any) -> tuple[list[dict[str, Any]], dict[int, Any]]:
+    """What an implementation's nodes answer and its central asks and reads in a run, by request; and its nodes.
+
+    The module has Node, Central and Refused, as ``second``.
+    """
+    nodes: dict[int, Any] = {}
+    for given in run["nodes"]:
+        own = (bytes.fromhex(given[name]) for name in ("secret", "s"))
+        said = (run[name] for name in ("study.json", "minimum", "version", "bands", "database"))
+        nodes[given["organization"]] = module.Node(given["organization"], *own, *said)
+    tables = {given["organization"]: bytes.fromhex(given["table"]) for given in run["nodes"]}
+    centrals: dict[str, Any] = {}
+    requests = []
+    for asked in run["requests"]:
+        message, answers = asked["message"], {}
+        function, job, sums = message["method"], message["kwargs"]["job"]["key"], message["kwargs"].get("sums")
+        items = run["layouts"].get(asked.get("layout"))
+        for k, found in ((int(k), found) for k, found in asked["answers"].items()):
+            try:
+                if function == "describe":
+                    answers[k] = nodes[k].hello(message, bytes.fromhex(found["e"]), tables[k])
+                elif function == "confirm":
+                    answers[k] = nodes[k].confirm(message)
+                else:
+                    given = found.get("given") or {"values": None, "n": None}
+                    kept = bytes.fromhex(found.get("kept", ""))
+                    answers[k] = nodes[k].answer(message, items, given["values"], given["n"], kept)
+            except module.Refused:
+                answers[k] = None
+        made: dict[str, Any] = {"answers": answers}
+        whole = len(answers) == len(nodes) and None not in answers.values()
+        if function == "describe":
+            centrals[job] = module.Central(answers)
+        elif function == "confirm":
+            for k, said in answers.items():
+                if said is not None:
+                    centrals[job].confirmed(k, said)
+        elif whole:
+            [first] = centrals[job].rosters
+            e = next((unit[1] for unit in sums["units"]), None)
+            made["sums"] = centrals[job].request(function, first, items, e)
+            said = [answers[k] for k in sorted(answers)]
+            made["opened"] = centrals[job].opened(function, first, items, sums, said)
+        requests.append(made)
+    return requests, nodes
+
+
+def computed(run: Any) -> dict[str, Any]:
+    """The values of a run between what is given and what is sent."""
+    requests, nodes = replayed(run, second)
+    for asked, made in zip(run["requests"], requests, strict=True):
+        answered = {k: said for k, said in made.pop("answers").items() if said is not None}
+        if asked["message"]["method"] == "confirm":
+            known = {k: nodes[k].jobs[asked["message"]["kwargs"]["job"]["key"]] for k in answered}
+            made["steps"] = {
+                k: {"R": of["R"], "K": {S.hex(): K for S, K in of["K"].items()}} for k, of in known.items()
+            }
+        elif "sums" in asked["message"]["kwargs"]:
+            made["steps"] = {k: nodes[k].steps[said["T"]] for k, said in answered.items()}
+    study = second.study_of(run["study.json"])
+    digest = None if study is None else second.study_digest(study)
+    found = second.plain({"digest": digest, "code": digest and second.base32(digest[:30]), "requests": requests})
+    assert isinstance(found, dict)
+    return found
+
+
 def vectors() -> dict[str, Any]:
     """All of vectors.json."""
-    return {**second.vectors(), "runs": [run | {"computed": between(second.computed(run))} for run in runs()]}
-
-
-def between(computed: Any) -> Any:
-    """What was computed, without the answers."""
-    requests = [{name: found for name, found in of.items() if name != "answers"} for of in computed["requests"]]
-    return computed | {"requests": requests}
+    return {**second.vectors(), "runs": [run | {"computed": computed(run)} for run in runs()]}
 
 
 def written(value: Any, indent: str = "") -> str:

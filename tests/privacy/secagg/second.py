@@ -583,56 +583,6 @@ def differs(e, of_check, total, said):
     return abs(off) > max(2.0 ** (e + 1), 2.0 ** (of_check - 47))
 
 
-def computed(run):
-    """What nodes answer and central asks in a run, and the values in between."""
-    nodes = {}
-    for k in run["nodes"]:
-        own = (bytes.fromhex(k[name]) for name in ("secret", "s"))
-        said = (run[name] for name in ("study.json", "minimum", "version", "bands", "database"))
-        nodes[k["organization"]] = Node(k["organization"], *own, *said)
-    tables = {k["organization"]: bytes.fromhex(k["table"]) for k in run["nodes"]}
-    centrals, requests = {}, []
-    for asked in run["requests"]:
-        message, answers = asked["message"], {}
-        function, job, sums = message["method"], message["kwargs"]["job"]["key"], message["kwargs"].get("sums")
-        items = run["layouts"].get(asked.get("layout"))
-        for k, found in ((int(k), found) for k, found in asked["answers"].items()):
-            try:
-                if function == "describe":
-                    answers[k] = nodes[k].hello(message, bytes.fromhex(found["e"]), tables[k])
-                elif function == "confirm":
-                    answers[k] = nodes[k].confirm(message)
-                else:
-                    given = found.get("given") or {"values": None, "n": None}
-                    kept = bytes.fromhex(found.get("kept", ""))
-                    answers[k] = nodes[k].answer(message, items, given["values"], given["n"], kept)
-            except Refused:
-                answers[k] = None
-        made = {"answers": answers}
-        if function == "describe" and len(answers) == len(nodes):
-            centrals[job] = Central(answers)
-        elif function == "confirm":
-            for k, said in answers.items():
-                known = nodes[k].jobs[job]
-                if said is not None:
-                    centrals[job].confirmed(k, said)
-                    keys = {peer.hex(): K for peer, K in known["K"].items()}
-                    made.setdefault("steps", {})[k] = {"R": known["R"], "K": keys}
-        elif sums is not None:
-            made["steps"] = {k: nodes[k].steps[said["T"]] for k, said in answers.items() if said is not None}
-            if len(made["steps"]) == len(nodes):
-                central = centrals[job]
-                [first] = central.rosters
-                e = next((unit[1] for unit in sums["units"]), None)
-                made["sums"] = central.request(function, first, items, e)
-                said = [answers[k] for k in central.blocks[0]]
-                made["opened"] = central.opened(function, first, items, sums, said)
-        requests.append(made)
-    study = study_of(run["study.json"])
-    digest = None if study is None else study_digest(study)
-    return _hex({"digest": digest, "code": digest and base32(digest[:30]), "requests": requests})
-
-
 def study_of(text):
     """The study in a study.json."""
     if text is None:
@@ -695,7 +645,7 @@ def vectors():
     members = [hospitals[:3], hospitals[3:]]
     digest = study_digest(study | {"blocks": [[(h["name"], h["S"]) for h in block] for block in members]})
     blocks = [_block(block, digest, job, version) for block in members]
-    return _hex(
+    return plain(
         {
             "protocol": NAME.decode(),
             "job": job,
@@ -777,9 +727,9 @@ def _negatives(block, made, study, job, version):
     }
 
 
-def _hex(value):
+def plain(value):
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return {str(key): _hex(part) for key, part in value.items()}
-    return [_hex(part) for part in value] if isinstance(value, list | tuple) else value
+        return {str(key): plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
