@@ -27,7 +27,6 @@ from v6_federated.messages.job import Job
 from v6_federated.models import questions
 from v6_federated.models.questions import Asked
 from v6_federated.node import functions, masking
-from v6_federated.privacy import sums as summing
 from v6_federated.privacy.exact import Exact
 from v6_federated.privacy.sums import Change, Sums
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -82,9 +81,8 @@ class Recorder:
     def at_work(self) -> Iterator[None]:
         """Set what is random, and record what is not sent."""
         numbers = itertools.count()
-        generate, table, layout, answer, encoded = (
-            X25519PrivateKey.from_private_bytes, masking._table, questions.layout, masking.answer, summing.encoded
-        )  # fmt: skip
+        generate, table, layout = X25519PrivateKey.from_private_bytes, masking._table, questions.layout
+        answer = masking.answer
 
         def key() -> X25519PrivateKey:
             private = seed(self.name, "key", next(numbers))
@@ -101,21 +99,22 @@ class Recorder:
             self.layouts[found.digest] = [item.to_json() for item in found.items]
             return found
 
-        def answered(node: Any, *arguments: Any) -> Any:
-            self._values = None
-            said, rows = answer(node, *arguments)
+        def answered(node: Any, request: Any, function: str, sums: Sums, *sent: Any) -> Any:
+            *sent, compute = sent
+            given = None
+
+            def computes() -> Any:
+                nonlocal given
+                found = compute()
+                names = {part.name for part in sums.parts} | {part.weight.partition("/")[2] for part in sums.parts}
+                given = {"n": node.n, "values": {name: plain(found.get(name, 0)) for name in sorted(names - {""})}}
+                return found
+
+            said, rows = answer(node, request, function, sums, *sent, computes)
             at = node.organization_id, said["T"]
-            self.given.setdefault(at, self._values)
+            self.given.setdefault(at, given)
             self.kept.setdefault(at, node.state.loaded_stamp.hex())
             return said, rows
-
-        def values_of(sums: Sums, found: Any, n: int, *arguments: Any, **more: Any) -> Any:
-            words = encoded(sums, found, n, *arguments, **more)
-            names = {part.name for part in sums.parts}
-            names |= {part.weight.partition("/")[2] for part in sums.parts} - {""}
-            values = {name: plain(found.get(name, 0)) for name in sorted(names)}
-            self._values = {"n": n, "values": values}
-            return words
 
         with ExitStack() as patches:
             for where, name, by in (
@@ -124,7 +123,6 @@ class Recorder:
                 (masking, "_table", digest_of),
                 (questions, "layout", items_of),
                 (masking, "answer", answered),
-                (summing, "encoded", values_of),
                 (preparation.uuid, "uuid4", lambda: uuid.UUID(bytes=seed(self.name, "job")[:16])),
             ):
                 patches.enter_context(mock.patch.object(where, name, by))
@@ -236,17 +234,20 @@ def _asked_again(recorder: Recorder, nodes: MockNetwork) -> None:
     first = central.asked(1, "count_rows")
     answers = [central.call(k, "count_rows", **first) for k in nodes.nodes]
     assert central.call(1, "count_rows", **first) == answers[0]
+    same = {**central.job, "data": {**central.job["data"], "exclude": [], "subgroup": None}}
+    assert central.call(1, "count_rows", job=same, **first) == answers[0]
     assert central.call(1, "count_rows", **first, round_=1) is None  # the same number, and other contents
     central.rows = sum(recorder.given[k, a["T"]]["n"] for k, a in enumerate(answers, 1))
     sent = codec.encode({"mean": np.array([50.0, 5.0]), "scale": np.array([20.0, 1.0])}, "float64")
-    covariance = central.asked(2, "fit_step", sent, [(64, 12)], statistic="covariance")
+    covariance = central.asked(3, "fit_step", sent, [(64, 12)], statistic="covariance")
     for changed in ({"units": [[64, 65]]}, {"units": [[32, 12]]}, {"layout": "00" * 32}, {"rows": 0}, {"more": 1}):
         assert central.call(1, "fit_step", **{**covariance, "sums": {**covariance["sums"], **changed}}) is None
     other = {**central.job, "data": {**central.job["data"], "holdout": 0.5}}
     assert central.call(1, "fit_step", job=other, **covariance) is None
-    for seq, function, asked in ((2, "fit_step", covariance), (3, "count_rows", central.asked(3, "count_rows"))):
-        answers = [central.call(k, function, **asked) for k in nodes.nodes]
-        assert [recorder.given[k, a["T"]] is None for k, a in enumerate(answers, 1)] == [False, False, True, False], seq
+    center = codec.encode({"center": np.array([3 * 2.0**-77, 0.5])}, "float64")  # sums of half a unit and a few units
+    asked = [("fit_step", central.asked(2, "fit_step", center, statistic="moments")), ("fit_step", covariance)]
+    for function, arguments in (*asked, ("count_rows", central.asked(4, "count_rows"))):
+        assert all(central.call(k, function, **arguments) for k in nodes.nodes)
 
 
 def described(recorder: Recorder, nodes: MockNetwork, study: bool, bands: int) -> dict[str, Any]:
@@ -285,11 +286,11 @@ def described(recorder: Recorder, nodes: MockNetwork, study: bool, bands: int) -
 
 def runs() -> list[dict[str, Any]]:
     """The runs: all kinds of sums; a node that keeps something from round to round, and numbers that wrap; refusals."""
-    settings = {"label": "ill", "classes": [0, 1], "rounds": 2}
-    steps = {"preprocess": ["standardize", "pca:1"], "holdout": 0.25, "lr": 0.1}
+    settings = {"label": "ill", "classes": [0, 1], "rounds": 3}
+    steps = {"preprocess": ["standardize", "pca:1"], "holdout": 0.25, "lr": 1e6}
     return [
         of_a_job("fedavg", "v6_fedavg", 4, study=True, bands=2, **settings, **steps),
-        of_a_job("scaffold", "v6_scaffold", 3, study=False, **settings, holdout=0, lr=1e5),
+        of_a_job("scaffold", "v6_scaffold", 3, study=False, **settings, holdout=0, lr=1e5, lr_decay_round=0.01),
         of_requests(),
     ]
 
