@@ -1,12 +1,12 @@
 """A second implementation of docs/secure-aggregation.md that shares no code with the package.
 
-It uses hashlib, hmac, struct, exact fractions, and X25519 and ChaCha20 of cryptography; nothing is fast. It makes
-vectors.json: python tests/privacy/secagg/second.py
+It uses hashlib, hmac, struct, exact fractions, and X25519 and ChaCha20 of cryptography; nothing is fast. node_runs.py
+writes vectors.json, of which all is computed here but what real nodes have sent.
 """
 
+import base64
 import hashlib
 import hmac
-import json
 import math
 import struct
 from fractions import Fraction
@@ -234,6 +234,371 @@ def decode(term, words):
     return signed if e is None else [float(q * Fraction(2) ** (e - {32: 30, 64: 56}[bits])) for q in signed]
 
 
+# ---- a node and central
+
+SELDOM = ("exclude", "missing", "levels", "subgroup", "offset", "weights", "event", "time")  # of a job's data
+CHOSEN = {"mean": {64: range(10, 171, 40), 32: range(-40, 41)}}  # widths and e that a request may choose
+
+
+class Refused(Exception):
+    """A node or central refuses what it was sent."""
+
+
+def refuse_unless(right):
+    if not right:
+        raise Refused
+
+
+def whole_number(value, least, end):
+    return type(value) is int and least <= value < end
+
+
+def secret_of(secret, purpose, message):
+    return mac(secret, purpose.encode() + b"\0" + message)
+
+
+def arrays_of(payload):
+    """(type, shape, elements) by name."""
+    letters, kinds = {"float32": "f", "float16": "e", "float64": "d"}, {"float64": "f8"}
+    data = base64.b64decode(payload["data"], validate=True)
+    letter = letters[payload["dtype"]]
+    numbers = [number for (number,) in struct.iter_unpack(f"<{letter}", data)]
+    found = {}
+    for name, shape in payload["shapes"].items():
+        size = math.prod(shape)
+        found[name] = (kinds.get(payload["dtype"], "f4"), shape, numbers[:size])
+        numbers = numbers[size:]
+    refuse_unless(not numbers)
+    return found
+
+
+def words_payload(words, bits):
+    data = struct.pack(f"<{len(words)}{ {32: 'I', 64: 'Q'}[bits] }", *words)
+    return {"dtype": f"uint{bits}", "shapes": {"y": [len(words)]}, "data": base64.b64encode(data).decode()}
+
+
+def words_of(payload, bits, size):
+    refuse_unless({**payload, "data": ""} == {"dtype": f"uint{bits}", "shapes": {"y": [size]}, "data": ""})
+    data = base64.b64decode(payload["data"], validate=True)
+    refuse_unless(len(data) == size * bits // 8)
+    return list(struct.unpack(f"<{size}{ {32: 'I', 64: 'Q'}[bits] }", data))
+
+
+def one_form(job):
+    """The job as T binds it."""
+    data = {name: value for name, value in job["data"].items() if name not in SELDOM or value}
+    return {"aggregation": "plain", "privacy": None, **job, "data": data}
+
+
+def told(job):
+    """What may not change during a job, once keys are confirmed."""
+    data = job["data"]
+    names = ("label", "features", "classes", "categories", "holdout", "supervised", "regression")
+    more = ("subgroup", "levels", "offset", "weights", "event", "time")
+    of_data = {name: data.get(name) or None if name in more else data.get(name) for name in (*names, *more)}
+    return canonical([job[name] for name in ("method", "seed", "participants", "minimum_rows", "privacy")] + [of_data])
+
+
+def check_sums(sums, items):
+    """The units of a request, which is about this layout."""
+    refuse_unless(isinstance(sums, dict) and set(sums) == {"seq", "block", "rows", "layout", "units", "tags"})
+    refuse_unless(whole_number(sums["seq"], 1, 2**31) and whole_number(sums["block"], 0, 2**53))
+    refuse_unless(sums["rows"] is None or whole_number(sums["rows"], 1, 2**40))
+    refuse_unless(sums["layout"] == layout_digest(items).hex() and isinstance(sums["tags"], dict))
+    refuse_unless(sums["rows"] is not None or all(weight != "share" for _, weight, *_ in items))
+    accepted = [
+        CHOSEN["mean"] if unit == "mean" else {64: range(unit[0], unit[1] + 1)}
+        for *_, unit, _ in items
+        if unit == "mean" or isinstance(unit, list)
+    ]
+    refuse_unless(isinstance(sums["units"], list) and len(sums["units"]) == len(accepted))
+    for unit, of in zip(sums["units"], accepted, strict=True):
+        refuse_unless(isinstance(unit, list) and [*map(type, unit)] == [int, int] and unit[1] in of.get(unit[0], ()))
+    return sums["units"]
+
+
+def parts(items, units):
+    """Like ``terms``, with the weight, the key and the checks of each."""
+    found, units = [], list(units)
+    for item in items:
+        chosen = item[3] == "mean" or isinstance(item[3], list)
+        for part in terms([item], [units.pop(0)] if chosen else []):
+            name, weight, shape, unit, _ = item
+            key = f"{weight} {name}" + ("" if part["exponent"] is None else f" 2^{part['exponent']}")
+            mean = unit == "mean" and shape != []
+            scales = [part["exponent"] + more for more in CHECKS if part["exponent"] + more <= 280] if mean else []
+            size = math.prod(shape)
+            found.append(part | {"weight": weight, "key": key, "size": size, "checks": scales, "ladder": unit == "any"})
+    return found
+
+
+def sizes(found):
+    """How many words of 32 and of 64 bits an answer has."""
+    of = {bits: sum(part["size"] for part in found if part["bits"] == bits) for bits in (32, 64)}
+    return of[32], 2 + of[64] + sum(len(part["checks"]) for part in found)
+
+
+def weighted(weight, values, given, n, N, K):
+    """Float64 throughout."""
+    kind, _, divisor = weight.partition("/")
+    if kind == "share":
+        return [x * (n / N) for x in values]
+    if kind == "equal":
+        x = K * given[divisor][0] if divisor else K
+        return [value / x if x else value * 0 for value in values]
+    return [x * n for x in values] if kind == "rows" else list(values)
+
+
+def encode_exact(part, numbers, exponent):
+    """Of whole numbers of 2^exponent: rounded once."""
+    step = 2 ** (part["exponent"] - 56 - exponent)
+    pairs = [divmod(int(number, 16), step) for number in numbers]
+    return [(whole + round(rest / step)) % 2**64 for whole, rest in pairs]
+
+
+def node_words(found, given, n, N, K, secret, T):
+    """What a node adds to a sum, before masks, without dither: words of 32 and of 64 bits."""
+    q, of_checks = {32: [], 64: [1, 0]}, []
+    coarse = sum(part["size"] for part in found if part["ladder"] and part["exponent"] > -20)
+    blur = [(word >> 28) - 2**35 for word in mask(secret, H("blur", T), 64, coarse)]
+    for part in found:
+        values = given.get(part["name"])
+        if isinstance(values, dict):
+            words = encode_exact(part, values["numbers"], values["exponent"])
+        elif part["exponent"] is None:
+            words = encode(part, values)
+        else:
+            values = weighted(part["weight"], [float(x) for x in values], given, n, N, K)
+            words = encode(part, values)
+        if part["ladder"] and part["exponent"] > -20:
+            words = [(word + more) % 2**64 for word, more in zip(words, blur, strict=False)]
+            blur = blur[len(words) :]
+        q[part["bits"]] += words
+        if part["checks"]:
+            of_checks += checks(part, values, T)[: len(part["checks"])]
+    return q[32], q[64] + of_checks
+
+
+def noise_words(found, secret, T):
+    """What a node adds that cannot compute its part."""
+    of32, of64 = sizes(found)
+    return mask(secret, T, 32, of32), [1, 1, *mask(secret, T, 64, of64)[2:]]
+
+
+class Node:
+    """A node, as far as the protocol goes. What its operator has set, and what it computes from rows, is given."""
+
+    def __init__(self, organization, secret, s, study, minimum, version, bands, database):
+        self.organization, self.secret, self.s, self.study = organization, secret, s, study_of(study)
+        self.minimum, self.version, self.bands, self.database = minimum, version, bands, database
+        self.jobs, self.log, self.steps = {}, {}, {}
+
+    def hello(self, message, e, table):
+        job = message["kwargs"]["job"]
+        known = self.jobs.setdefault(job["key"], {})
+        if not known:
+            D = secret_of(self.secret, "db", enc(job["key"], table))
+            entry = {"S": public(self.s).hex(), "E": public(e).hex(), "D": D.hex(), "version": self.version}
+            block = []
+            if self.study is not None:
+                of = [[S.hex() for _, S in sorted(block, key=lambda h: h[1])] for block in self.study["blocks"]]
+                block = next(S for S in of if entry["S"] in S)
+            known |= {"entry": entry, "block": block, "e": e, "D": D, "K": {}, "last": 0, "failed": False}
+        mode = "masked" if self.study is None else "pinned"
+        return {"mode": mode, "entry": known["entry"], "block": known["block"], "score_bands": self.bands}
+
+    def _study(self, job):
+        return H("masked", job) if self.study is None else study_digest(self.study)
+
+    def confirm(self, message):
+        job, roster_ = message["kwargs"]["job"], message["kwargs"]["roster"]
+        refuse_unless(job["key"] in self.jobs)
+        known, study = self.jobs[job["key"]], self._study(job["key"])
+        for entry in roster_:
+            refuse_unless(set(entry) == {"S", "E", "D", "version"})
+        ordered = sorted(roster_, key=lambda entry: entry["S"])
+        S = [entry["S"] for entry in ordered]
+        refuse_unless(known["entry"] in ordered and len(set(S)) == len(S) >= self.minimum)
+        refuse_unless(len({entry["E"] for entry in ordered}) == len(S))
+        refuse_unless({entry["version"] for entry in ordered} == {self.version})
+        refuse_unless(known["block"] == S or (self.study is None and len(S) == len(job["participants"])))
+        refuse_unless(known.setdefault("agreed", (ordered, told(job))) == (ordered, told(job)))
+        entries = [(*(bytes.fromhex(entry[name]) for name in "SED"), entry["version"]) for entry in ordered]
+        known["R"] = roster(study, job["key"], entries)
+        own = public(self.s)
+        for peer, E, *_ in entries:
+            if peer != own and peer not in known["K"]:
+                known["K"][peer] = pair(self.s, known["e"], peer, E, study, job["key"])
+        tags = {peer.hex(): tag(K, own, peer, known["R"]).hex() for peer, K in known["K"].items()}
+        return {"tags": tags} | ({} if self.study is None else {"colluders": self.study["colluders"]})
+
+    def answer(self, message, items, given, n, kept):
+        """Of items of its own code, what the function has computed (None: it failed), its rows, T of what it loaded."""
+        arguments = dict(message["kwargs"])
+        job, round_, sums = (arguments.pop(name) for name in ("job", "round", "sums"))
+        payload = arguments.pop("arrays", None)
+        units = check_sums(sums, items)
+        refuse_unless("agreed" in self.jobs.get(job["key"], {}))
+        known, own = self.jobs[job["key"]], public(self.s)
+        R = known["R"]
+        if not known.get("confirmed"):
+            for peer, K in known["K"].items():
+                if sums["tags"].get(peer.hex(), {}).get(own.hex()) != tag(K, peer, own, R).hex():
+                    known.pop("agreed")
+                    raise Refused
+            known["confirmed"] = True
+        refuse_unless(told(job) == known["agreed"][1])
+        request = {
+            "seq": sums["seq"],
+            "round": round_,
+            "method": job["method"],
+            "function": message["method"],
+            "layout": [sums["block"], sums["rows"], sums["layout"], units],
+            "arguments": {"evaluate": None, "bands": 0, **arguments, "job": one_form(job), "database": self.database},
+            "arrays": {} if payload is None else arrays_of(payload),
+        }
+        T = transcript(R, request)
+        if self.log.get((job["key"], T)) is not None:
+            return self.log[job["key"], T]
+        if (job["key"], T) not in self.log:
+            refuse_unless(sums["seq"] > known["last"])
+            known["last"] = sums["seq"]
+        found, noise = parts(items, units), secret_of(self.secret, "noise", T)
+        known["failed"] |= given is None
+        if known["failed"]:
+            q32, q64 = noise_words(found, noise, T)
+        else:
+            q32, q64 = node_words(found, given, n, sums["rows"], len(known["K"]) + 1, noise, T)
+        kept_T = H("kept", T, kept)
+        y = [masked(q, own, known["K"], kept_T, bits) for q, bits in ((q32, 32), (q64, 64))]
+        said = {
+            "organization_id": self.organization,
+            "round": round_,
+            "T": T.hex(),
+            "y32": words_payload(y[0], 32),
+            "y64": words_payload(y[1], 64),
+        }
+        self.log[job["key"], T] = said
+        self.steps[T.hex()] = {
+            "arguments": canonical(request["arguments"]), "kept_T": kept_T, "secret": noise, "q32": q32, "q64": q64
+        }  # fmt: skip
+        return said
+
+
+class Central:
+    """Central, as far as the protocol goes."""
+
+    def __init__(self, hellos):
+        """Of the answers to hello by organization, all of whose blocks are whole."""
+        by_key = {said["entry"]["S"]: k for k, said in hellos.items()}
+        whole = {tuple(sorted(by_key[S] for S in said["block"] or by_key)) for said in hellos.values()}
+        self.blocks = sorted(whole)
+        self.rosters = {block[0]: [hellos[k]["entry"] for k in block] for block in self.blocks}
+        self.hellos, self.tags, self.rows, self.units, self.seq = hellos, {}, {}, {}, 0
+
+    def confirmed(self, k, said):
+        block = next(block for block in self.blocks if k in block)
+        self.tags.setdefault(block[0], {})[self.hellos[k]["entry"]["S"]] = said["tags"]
+
+    def request(self, function, first, items, e=None):
+        """What a request to the block with this first member asks for; e is of units that follow from elsewhere."""
+        units = []
+        for name, weight, _, unit, _ in items:
+            if isinstance(unit, list):
+                units.append([64, e])
+            elif unit == "mean":
+                units.append(self.units.get((first, function, weight, name), [64, 10]))
+        self.seq += 1
+        digest = layout_digest(items).hex()
+        rows, tags = self.rows.get(first), self.tags.get(first, {})
+        return {"seq": self.seq, "block": first, "rows": rows, "layout": digest, "units": units, "tags": tags}
+
+    def opened(self, function, first, items, sums, answers):
+        """The number of nodes, of those that have failed, and if none has, the sums and what has wrapped."""
+        T = {said["T"] for said in answers}
+        refuse_unless(len(T) == 1)
+        found = parts(items, sums["units"])
+        words = {}
+        for bits, size in zip((32, 64), sizes(found), strict=True):
+            columns = zip(*(words_of(said[f"y{bits}"], bits, size) for said in answers), strict=True)
+            words[bits] = [sum(column) % 2**bits for column in columns]
+        nodes, failed = words[64][:2]
+        refuse_unless(nodes == len(self.rosters[first]))
+        if failed:
+            return {"nodes": nodes, "failed": failed}
+        at, raw, result = {32: 0, 64: 2}, {}, {}
+        for part in found:
+            raw[part["key"]] = words[part["bits"]][at[part["bits"]] : at[part["bits"]] + part["size"]]
+            at[part["bits"]] += part["size"]
+        for weight, name, ladder in dict.fromkeys((part["weight"], part["name"], part["ladder"]) for part in found):
+            same = [part for part in found if (part["weight"], part["name"]) == (weight, name)]
+            if ladder:
+                result[f"{weight} {name}"] = climbed([(part["exponent"], raw[part["key"]]) for part in same])
+            else:
+                result[same[0]["key"]] = decode(same[0], raw[same[0]["key"]])
+        wrapped, i = [], at[64]
+        for part in found:
+            if not part["checks"]:
+                continue
+            of = zip(part["checks"], words[64][i:], strict=False)
+            checked = [(e, decode({"bits": 64, "exponent": e}, [word])[0]) for e, word in of]
+            i += len(checked)
+            of_T = factors(bytes.fromhex(answers[0]["T"]), part["size"])
+            total = sum(x * f for x, f in zip(result[part["key"]], of_T, strict=True))
+            if any(differs(part["exponent"], e, total, value) for e, value in checked):
+                wrapped.append(part["key"])
+        self.tags.pop(first, None)
+        if not wrapped:
+            self.rows.setdefault(first, result["one n"][0])
+        for part in found:
+            key = first, function, part["weight"], part["name"]
+            if part["key"] in wrapped:
+                self.units[key] = [64, 10 if part["bits"] == 32 else part["exponent"] + 40]
+            elif part["checks"] and not wrapped:
+                self._next(key, max(map(abs, result[part["key"]])))
+        return {"nodes": nodes, "failed": failed, "sums": result, "wrapped": wrapped}
+
+    def _next(self, key, largest):
+        e = min(max(math.ceil(math.log2(largest)) + 3, -40), 40) if largest else -40
+        bits, before = self.units.get(key, [64, 0])
+        self.units[key] = [32, max(e, before - 1) if bits == 32 else e]
+
+
+def climbed(rungs):
+    """The digits of the finest scale of one sum in several units, the finest first: (e, words)."""
+    found = []
+    first = rungs[0][0]
+    for column in zip(*(words for _, words in rungs), strict=True):
+        signed = [(w - 2**64 if w >= 2**63 else w) * 2 ** (e - first) for w, (e, _) in zip(column, rungs, strict=True)]
+        value = signed.pop()
+        for now, (e, _) in reversed([*zip(signed, rungs[:-1], strict=True)]):
+            wraps_at = 2 ** (64 + e - first)
+            value = now + (value - now + wraps_at // 2) // wraps_at * wraps_at
+        found.append(float(value * Fraction(2) ** (first - 56)))
+    return found
+
+
+def differs(e, of_check, total, said):
+    """Whether a check shows that numbers have wrapped."""
+    off = math.remainder(total - said, 2.0 ** (of_check + 8))
+    return abs(off) > max(2.0 ** (e + 1), 2.0 ** (of_check - 47))
+
+
+def study_of(text):
+    """The study in a study.json."""
+    if text is None:
+        return None
+    blocks = [[(h["name"], parsed(h["key"])) for h in block] for block in text["blocks"]]
+    return text | {"blocks": blocks}
+
+
+def parsed(letters):
+    """The key that ``written`` wrote."""
+    data = base64.b32decode(letters.replace("-", ""))
+    refuse_unless(H("key", data[:32])[:3] == data[32:])
+    return data[:32]
+
+
 # ---- vectors
 
 ZERO_POINTS = [  # small order: every private key agrees with them on zero
@@ -282,7 +647,7 @@ def vectors():
     members = [hospitals[:3], hospitals[3:]]
     digest = study_digest(study | {"blocks": [[(h["name"], h["S"]) for h in block] for block in members]})
     blocks = [_block(block, digest, job, version) for block in members]
-    return _hex(
+    return plain(
         {
             "protocol": NAME.decode(),
             "job": job,
@@ -364,13 +729,9 @@ def _negatives(block, made, study, job, version):
     }
 
 
-def _hex(value):
+def plain(value):
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return {key: _hex(part) for key, part in value.items()}
-    return [_hex(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-if __name__ == "__main__":
-    FILE.write_text(json.dumps(vectors(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return {str(key): plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
