@@ -388,7 +388,7 @@ def answer(
         node.noising.shares = len(session.roster) - _colluders(folder)
     words, rows = _part(node, session, sums, compute, T)
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
-    mask = notation.H("kept", T, node.state.loaded_stamp)
+    mask = node.state.history
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
     new = b"".join(masks.masked(q, session.entry.S, shared, mask).tobytes() for q in words)
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster

@@ -19,16 +19,17 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import check_regular, open_regular, replacing
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.files import read_archive
+from v6_federated.privacy.secagg import notation
 
-STAMP = "stamp"  # name of the transcript among the arrays
+STAMP = "stamp"  # name of the request's ``history`` among the arrays
 
 
 class State:
     """The state of one method, job and organization (central may run on the same node, in the same folder).
 
     Attributes:
-        stamp: transcript of the request that saves, if its answer is masked.
-        loaded_stamp: transcript of the request that saved what was loaded; empty if nothing was.
+        stamp: transcript of the request, if its answer is masked.
+        loaded_stamp: the ``history`` of the request that saved what was loaded; empty if nothing was.
     """
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
@@ -42,6 +43,14 @@ class State:
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
         self.stamp, self.loaded_stamp = b"", b""
         self._loaded: int | None = None
+
+    @property
+    def history(self) -> bytes:
+        """T', which differs from node to node unless the same requests have led to what this one has loaded.
+
+        A stamp of the last request alone would be the same at a node that had been sent a request more before it.
+        """
+        return notation.H("kept", self.stamp, self.loaded_stamp)
 
     def load(self, round_: int) -> dict[str, Array] | None:
         """Load the arrays of a round.
@@ -62,7 +71,7 @@ class State:
         with stream, contextlib.suppress(DataError):
             found = read_archive(stream, self.name)
             self._loaded = round_
-            self.loaded_stamp = found.pop(STAMP, np.empty(0)).astype(np.uint8).tobytes()
+            self.loaded_stamp += found.pop(STAMP, np.empty(0)).astype(np.uint8).tobytes()
             return found
         return None
 
@@ -103,7 +112,7 @@ class State:
         check_regular(file)
         plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
         if self.stamp:
-            plain[STAMP] = np.frombuffer(self.stamp, np.uint8)
+            plain[STAMP] = np.frombuffer(self.history, np.uint8)
         try:
             with replacing(file, durable=True) as stream:  # the same task may run twice, in two containers
                 np.savez(stream, **plain)
