@@ -28,6 +28,7 @@ from v6_federated.models import questions
 from v6_federated.models.questions import Asked
 from v6_federated.node import functions, masking
 from v6_federated.privacy.exact import Exact
+from v6_federated.privacy.secagg import transcript
 from v6_federated.privacy.sums import Change, Sums
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
@@ -49,6 +50,7 @@ class Recorder:
         name: of the run, from which its keys and secrets follow.
         private: private keys by public ones.
         tables: digests of the nodes' tables, by organization.
+        limits: what D has of their operators' limits, by organization.
         layouts: items of layouts by digest.
         given: what each request's values were, by organization and T.
         kept: T' of the request that saved what a node has loaded, by organization and T.
@@ -58,6 +60,7 @@ class Recorder:
     name: str
     private: dict[bytes, bytes] = field(default_factory=dict)
     tables: dict[int, bytes] = field(default_factory=dict)
+    limits: dict[int, str] = field(default_factory=dict)
     layouts: dict[str, Any] = field(default_factory=dict)
     given: dict[tuple[int, str], Any] = field(default_factory=dict)
     kept: dict[tuple[int, str], str] = field(default_factory=dict)
@@ -92,6 +95,7 @@ class Recorder:
 
         def digest_of(node: Any, folder: Any) -> bytes:
             self.tables[node.organization_id] = node.source.digest
+            self.limits[node.organization_id] = transcript.canonical(node.policy.deciding).decode()
             return table(node, folder)
 
         def items_of(declaration: Any, asked: Asked) -> Any:
@@ -257,7 +261,8 @@ def described(recorder: Recorder, nodes: MockNetwork, study: bool, bands: int) -
     for k in nodes.nodes:
         private = {"s": recorder.of(hello[k]["entry"]["S"])}
         secret = (recorder.folder / f"node-{k}" / "secret").read_bytes().hex()
-        members.append({"organization": k, "secret": secret, **private, "table": recorder.tables[k].hex()})
+        own = {"table": recorder.tables[k].hex(), "limits": recorder.limits[k]}
+        members.append({"organization": k, "secret": secret, **private, **own})
     text = (recorder.folder / "node-1" / "study.json").read_text() if study else "null"
     requests: list[dict[str, Any]] = []
     layouts: dict[str, str] = {}  # by function, the latest that it has
@@ -304,7 +309,7 @@ def replayed(run: Any, module: Any) -> tuple[list[dict[str, Any]], dict[int, Any
     for given in run["nodes"]:
         own = (bytes.fromhex(given[name]) for name in ("secret", "s"))
         said = (run[name] for name in ("study.json", "minimum", "version", "bands", "database"))
-        nodes[given["organization"]] = module.Node(given["organization"], *own, *said)
+        nodes[given["organization"]] = module.Node(given["organization"], *own, *said, given["limits"].encode())
     tables = {given["organization"]: bytes.fromhex(given["table"]) for given in run["nodes"]}
     centrals: dict[str, Any] = {}
     requests = []

@@ -287,7 +287,8 @@ def words_of(payload, bits, size):
 def one_form(job):
     """The job as T binds it."""
     data = {name: value for name, value in job["data"].items() if name not in SELDOM or value}
-    return {"aggregation": "plain", "privacy": None, **job, "data": data}
+    said = {name: value for name, value in job.items() if name != "hospital_totals" or value}
+    return {"aggregation": "plain", "privacy": None, **said, "data": data}
 
 
 def told(job):
@@ -296,7 +297,8 @@ def told(job):
     names = ("label", "features", "classes", "categories", "holdout", "supervised", "regression")
     more = ("subgroup", "levels", "offset", "weights", "event", "time")
     of_data = {name: data.get(name) or None if name in more else data.get(name) for name in (*names, *more)}
-    return canonical([job[name] for name in ("method", "seed", "participants", "minimum_rows", "privacy")] + [of_data])
+    said = [job[name] for name in ("method", "seed", "participants", "minimum_rows", "privacy")]
+    return canonical([*said, job.get("hospital_totals") or "", of_data])
 
 
 def check_sums(sums, items):
@@ -349,11 +351,9 @@ def weighted(weight, values, given, n, N, K):
     return [x * n for x in values] if kind == "rows" else list(values)
 
 
-def encode_exact(part, numbers, exponent):
-    """Of whole numbers of 2^exponent: rounded once."""
-    step = 2 ** (part["exponent"] - 56 - exponent)
-    pairs = [divmod(int(number, 16), step) for number in numbers]
-    return [(whole + round(rest / step)) % 2**64 for whole, rest in pairs]
+def exact(weight, numbers, exponent, N):
+    """Of whole numbers of 2^exponent, sums over the node's rows: what is rounded once."""
+    return [Fraction(int(number, 16)) * Fraction(2) ** exponent / (N if weight == "share" else 1) for number in numbers]
 
 
 def node_words(found, given, n, N, K, secret, T):
@@ -364,7 +364,8 @@ def node_words(found, given, n, N, K, secret, T):
     for part in found:
         values = given.get(part["name"])
         if isinstance(values, dict):
-            words = encode_exact(part, values["numbers"], values["exponent"])
+            values = exact(part["weight"], values["numbers"], values["exponent"], N)
+            words = encode(part, values)
         elif part["exponent"] is None:
             words = encode(part, values)
         else:
@@ -388,16 +389,17 @@ def noise_words(found, secret, T):
 class Node:
     """A node, as far as the protocol goes. What its operator has set, and what it computes from rows, is given."""
 
-    def __init__(self, organization, secret, s, study, minimum, version, bands, database):
+    def __init__(self, organization, secret, s, study, minimum, version, bands, database, limits):
         self.organization, self.secret, self.s, self.study = organization, secret, s, study_of(study)
         self.minimum, self.version, self.bands, self.database = minimum, version, bands, database
+        self.limits = limits
         self.jobs, self.log, self.steps = {}, {}, {}
 
     def hello(self, message, e, table):
         job = message["kwargs"]["job"]
         known = self.jobs.setdefault(job["key"], {})
         if not known:
-            D = secret_of(self.secret, "db", enc(job["key"], table))
+            D = secret_of(self.secret, "db", enc(job["key"], table, self.limits))
             entry = {"S": public(self.s).hex(), "E": public(e).hex(), "D": D.hex(), "version": self.version}
             block = []
             if self.study is not None:
@@ -405,7 +407,8 @@ class Node:
                 block = next(S for S in of if entry["S"] in S)
             known |= {"entry": entry, "block": block, "e": e, "D": D, "K": {}, "last": 0, "failed": False}
         mode = "masked" if self.study is None else "pinned"
-        return {"mode": mode, "entry": known["entry"], "block": known["block"], "score_bands": self.bands}
+        said = {"mode": mode, "entry": known["entry"], "block": known["block"], "score_bands": self.bands}
+        return said | ({} if self.study is None else {"hospital_totals": self.study["hospital_totals"]})
 
     def _study(self, job):
         return H("masked", job) if self.study is None else study_digest(self.study)
