@@ -151,10 +151,8 @@ def test_the_size_of_a_minibatch_tells_the_rows_of_the_largest_hospital(method, 
             """The change of the model, with minibatches of B rows."""
             nonlocal requests
             requests += 1
-            sent = {"weights": np.zeros(3)} | (
-                {"full_gradient": np.array([0.0, 0.0, 64.0])} if method == "fsvrg" else {}
-            )
-            local = arguments.get("local")
+            sent, local = {"weights": np.zeros(3)}, arguments.get("local")
+            sent |= {"full_gradient": np.array([0.0, 0.0, 64.0])} if method == "fsvrg" else {}
             asked = {"local": {**local, "batch_size": B}} if local else {**arguments, "batch_size": B}
             return opened(lying, "client_update", requests, unit=(64, 10), arrays=codec.encode(sent), **asked)[
                 "share weights 2^10"

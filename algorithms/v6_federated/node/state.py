@@ -71,7 +71,7 @@ class State:
         with stream, contextlib.suppress(DataError):
             found = read_archive(stream, self.name)
             self._loaded = round_
-            self.loaded_stamp += found.pop(STAMP, np.empty(0)).astype(np.uint8).tobytes()
+            self.loaded_stamp = found.pop(STAMP, np.empty(0)).astype(np.uint8).tobytes()
             return found
         return None
 
