@@ -79,7 +79,8 @@ class LocalSGD(PlainSGD):
 
 
 ONE_STEP = (
-    "use fedavg with one step a round on all rows (FedSGD): epochs=1, without local_steps, batch_size and optimizer"
+    "use fedavg with one step a round on all rows (FedSGD): epochs=1, without local_steps, batch_size and optimizer, and "
+    "a model that is added up exactly (logreg, svm, linear, fnn, 2nn, mlp without dropout and norm)"
 )
 RISK_SETS = "for times, use cox with strata=none, on a grid of times that all hospitals share"
 
@@ -97,9 +98,9 @@ def of_gradients(asked: Any) -> Literal["row", "hospital"]:
 
     Returns:
         "row"; "hospital" if rows of a node are compared with each other, as times are, if a model draws random numbers,
-        and if nodes add noise of their own.
+        if it adds up its rows in float32, as torch does, and if nodes add noise of their own.
     """
-    alone = asked.job.loss == "cox" or asked.noisy or asked.random
+    alone = asked.job.loss == "cox" or asked.noisy or asked.random or not asked.exact
     return "hospital" if alone else "row"
 
 

@@ -11,6 +11,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import Job
 from v6_federated.models import Model, metrics
+from v6_federated.models.alone import summing
 from v6_federated.privacy.summands import Additive, Count, Declaration, Item, Layout, each
 
 
@@ -53,6 +54,11 @@ class Asked:
     def random(self) -> bool:
         """Whether the model draws random numbers while it trains."""
         return _draws(json.dumps(self._spec, sort_keys=True))
+
+    @property
+    def exact(self) -> bool:
+        """Whether losses and gradients of the model are added up exactly, as sums over rows."""
+        return _adds_exactly(json.dumps(self._spec, sort_keys=True))
 
     @property
     def regression(self) -> bool:
@@ -100,6 +106,11 @@ class Asked:
 def _draws(spec: str) -> bool:
     """Every request asks for it, and networks take a while to build."""
     return models.build(json.loads(spec)).traits.random
+
+
+@functools.lru_cache(maxsize=16)
+def _adds_exactly(spec: str) -> bool:
+    return summing(models.build(json.loads(spec))) is not None
 
 
 def layout(declaration: Declaration, asked: Asked) -> Layout:
