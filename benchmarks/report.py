@@ -48,6 +48,7 @@ PAGES = {
     "cifar10": "a residual network on images, federated and on the pooled rows: the first rounds",
     "one_label": "FedAvg and SCAFFOLD with one label a node: where SCAFFOLD wins, and where its loss explodes",
     "careful": "accuracy, AUC and loss of all methods under the profile careful beside trusting",
+    "folding": "what folding and rounding by careful nodes do to coefficients, p-values, accuracy, AUC and medians",
     "masked": "rounds of the 2NN with secure aggregation in ten blocks, beside plain sums of the same blocks",
     "secagg_cost": "seconds, bytes and requests of masked answers beside plain ones",
     "poisoning": "what one dishonest node of ten costs each method while it stays within the bounds",

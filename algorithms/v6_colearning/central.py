@@ -6,6 +6,7 @@ from pydantic import Field
 
 from v6_federated import (
     LARGE,
+    ONE_STEP,
     Federation,
     Fraction,
     LocalSGD,
@@ -69,7 +70,13 @@ def check_settings(settings: Any) -> None:
         raise SafeError("local_steps cannot be used with Co-Learning, which counts epochs; leave it out")
 
 
-@central(common=Settings, recoverable=True, private=most_epochs, check=check_settings)
+@central(
+    common=Settings,
+    recoverable=True,
+    private=most_epochs,
+    check=check_settings,
+    of_hospitals=lambda settings: f"its rounds take more and more local steps; {ONE_STEP}",
+)
 def central(
     federation: Federation,
     *,

@@ -5,12 +5,12 @@ from typing import Annotated
 from pydantic import Field
 
 from v6_colearning.central import LrCycle
-from v6_federated import LARGE, Epochs, LocalSGD, Node, Number, Result, Role, Vector, partial
+from v6_federated import LARGE, ONE_STEP, Epochs, LocalSGD, Node, Number, Result, Role, Vector, partial
 
 EpochsBefore = Annotated[int, Field(ge=0, le=LARGE, description="epochs of the rounds before"), Number, Role.OTHER]
 
 
-@partial
+@partial(instead=ONE_STEP)
 def client_update(
     node: Node, weights: Vector, *, epochs: Epochs, epochs_before: EpochsBefore, local: LocalSGD, lr_cycle: LrCycle
 ) -> Result:

@@ -12,6 +12,7 @@ from scipy import special
 from v6_cox import grid as grid_of
 from v6_cox.likelihood import Cox
 from v6_cox.measures import MEASURES, Strata, Ties
+from v6_cox.partial import SHARED
 from v6_cox.stepping import Stepping, Sums, scaled, solved
 from v6_federated import (
     Answer,
@@ -110,6 +111,7 @@ def check_settings(settings: Any) -> None:
 @central(
     common=Settings,
     check=check_settings,
+    of_hospitals=lambda settings: f"each hospital is a stratum; {SHARED}" if settings.strata == "hospital" else "",
     known_as={"survival": "--set event=COLUMN", "coxph": "--set event=COLUMN", "phreg": "--set event=COLUMN"},
 )
 def central(

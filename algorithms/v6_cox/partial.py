@@ -9,6 +9,7 @@ from v6_cox.likelihood import FURTHEST, Cox, of_stratum
 from v6_cox.measures import MEASURES, Ties
 from v6_federated import Asked, Node, Result, SafeError, Sum, Vector, codec, partial, times
 
+SHARED = "set strata=none: one baseline hazard of all rows, in bins of time that all hospitals share"
 UNEVEN = (
     "Columns have a few extreme values, or predict nearly with certainty who has the event first; clip them, or leave "
     "out columns"
@@ -23,13 +24,13 @@ def sums_of_strata(asked: Asked) -> dict[str, Sum]:
 
 
 def sums_of_bins(asked: Asked) -> dict[str, Sum]:
-    """What ``newton_on_grid`` is a sum of. Each node joins bins of few of its rows."""
+    """What ``newton_on_grid`` is a sum of. Outside a study, each node joins bins of few of its rows."""
     p, B = asked.size - 1, len(codec.decode(asked.settings["bins"])["hazard"])
     lengths = {"events": B, "risk": B * (1 + p), "happened": p, "hessian": p * (p + 1) // 2, "measures": len(MEASURES)}
-    return {name: Sum(length, "hospital") for name, length in lengths.items()}
+    return {name: Sum(length, asked.only_in_a_study) for name, length in lengths.items()}
 
 
-@partial(sums=sums_of_strata)
+@partial(sums=sums_of_strata, instead=SHARED)
 def newton(node: Node, weights: Vector, *, ties: Ties) -> Result:
     """The sums over the node's rows of one step of Newton's method, at the coefficients ``weights`` (d + 1,).
 

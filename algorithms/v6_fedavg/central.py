@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from v6_fedavg.checks import check_settings, not_in_a_study, why_single
+from v6_fedavg.checks import check_settings, not_in_a_study, of_hospitals, why_single
 from v6_fedavg.combining import AggregateName, ScheduleName, Trim, combined, passed_on
 from v6_fedavg.compression import Compression, moved, trained
 from v6_fedavg.decay import LocalDecay
@@ -17,6 +17,7 @@ from v6_federated import Answers, Federation, Fraction, LocalSGD, Result, Rounds
     single_answers=why_single,
     check=check_settings,
     not_in_a_study=not_in_a_study,
+    of_hospitals=of_hospitals,
     known_as={
         "fedprox": "--set proximal_mu=0.1",
         "fedsgd": "",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from v6_federated import SafeError, changed
+from v6_federated import ONE_STEP, RISK_SETS, SafeError, changed, one_step, training_plan
 
 
 def why_single(settings: Any) -> str:
@@ -36,6 +36,23 @@ def not_in_a_study(settings: Any) -> str:
         f"personalize={settings.personalize} cannot be used in a study, as the evaluation of hospitals' own models "
         "would show numbers of single hospitals; leave personalize out"
     )
+
+
+def of_hospitals(settings: Any) -> str:
+    """Say which settings make nodes answer with what is no sum over rows.
+
+    Args:
+        settings: the job's settings.
+
+    Returns:
+        What serves instead; empty if all answers are sums over rows.
+    """
+    if settings.loss == "cox":
+        return f"loss=cox compares the rows of each hospital; {RISK_SETS}"
+    if settings.clip is not None:
+        one = training_plan(settings).steps == settings.rounds
+        return "" if one else f"each step adds noise to a hospital's own model; {ONE_STEP}, and set steps_per_epoch=1"
+    return "" if one_step(settings) else f"after several local steps a model is no sum over rows; {ONE_STEP}"
 
 
 def check_settings(settings: Any) -> None:

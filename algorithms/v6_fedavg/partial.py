@@ -3,10 +3,23 @@
 from v6_fedavg.compression import Compression, compressed
 from v6_fedavg.compression import Known as KnownErrors
 from v6_fedavg.personal import Known, Personal, own_model, train_ditto
-from v6_federated import Count, LocalSGD, Loss, Mean, Node, Result, Truth, Vector, of_steps, of_the_model, partial
+from v6_federated import (
+    ONE_STEP,
+    Count,
+    LocalSGD,
+    Loss,
+    Mean,
+    Node,
+    Result,
+    Truth,
+    Vector,
+    of_steps,
+    of_the_model,
+    partial,
+)
 
 
-@partial(sums={"weights": Mean(additive=of_steps), "train_loss": Loss(additive=of_steps)})
+@partial(sums={"weights": Mean(additive=of_steps), "train_loss": Loss(additive=of_steps)}, instead=ONE_STEP)
 def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     """ClientUpdate(k, w) of McMahan et al. 2017, Algorithm 1: E epochs of minibatch SGD from w_t (d,)."""
     w = weights + 0
@@ -14,7 +27,7 @@ def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     return {"weights": w, "train_loss": loss}
 
 
-@partial(sums={"update": Mean(), "train_loss": Loss(), "state_lost": Truth()})
+@partial(sums={"update": Mean(), "train_loss": Loss(), "state_lost": Truth()}, instead=ONE_STEP)
 def compressed_update(
     node: Node, weights: Vector, *, local: LocalSGD, compression: Compression, known: KnownErrors
 ) -> Result:
@@ -25,7 +38,10 @@ def compressed_update(
     return {"update": update, "train_loss": loss, **({"state_lost": True} if lost else {})}
 
 
-@partial(sums={"weights": Mean(), "train_loss": Loss(), "state_lost": Truth()})
+@partial(
+    sums={"weights": Mean(additive=of_steps), "train_loss": Loss(additive=of_steps), "state_lost": Truth()},
+    instead=ONE_STEP,
+)
 def ditto_update(node: Node, weights: Vector, *, local: LocalSGD, personal: Personal, known: Known) -> Result:
     """The same, and a round of the node's own model v_k (Li et al. 2021, Algorithm 1), which stays at the node."""
     w = weights + 0

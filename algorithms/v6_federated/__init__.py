@@ -20,7 +20,18 @@ from v6_federated.data import affine, inference, pca, pooling, times
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, TrainingWithNoise, WithNoise
-from v6_federated.messages.local_sgd import BatchSize, Epochs, LearningRate, LocalSGD, PlainSGD, of_steps
+from v6_federated.messages.local_sgd import (
+    ONE_STEP,
+    RISK_SETS,
+    BatchSize,
+    Epochs,
+    LearningRate,
+    LocalSGD,
+    PlainSGD,
+    of_gradients,
+    of_steps,
+    one_step,
+)
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
 from v6_federated.models.questions import Asked
@@ -44,6 +55,8 @@ from v6_federated.privacy.summands import Count, Loss, Mean, Sum, Truth, of_the_
 
 __all__ = [
     "LARGE",
+    "ONE_STEP",
+    "RISK_SETS",
     "ROW",
     "Answer",
     "Answers",
@@ -101,8 +114,10 @@ __all__ = [
     "models",
     "newton",
     "number_of_threads",
+    "of_gradients",
     "of_steps",
     "of_the_model",
+    "one_step",
     "partial",
     "pca",
     "pooling",

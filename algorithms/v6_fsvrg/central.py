@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from v6_federated import BatchSize, Federation, Number, Result, Role, Rounds, SafeError, central, models
+from v6_federated import ONE_STEP, BatchSize, Federation, Number, Result, Role, Rounds, SafeError, central, models
 
 Stepsize = Annotated[
     float,
@@ -46,7 +46,11 @@ def check_model(model: models.Model) -> None:
         )
 
 
-@central(recoverable=True, check=check_settings)
+@central(
+    recoverable=True,
+    check=check_settings,
+    of_hospitals=lambda settings: f"after a pass over its rows a hospital's model is no sum over them; {ONE_STEP}",
+)
 def central(federation: Federation, *, rounds: Rounds, stepsize: Stepsize = 1.0, batch_size: BatchSize = 1) -> Result:
     """Federated SVRG: Nilsson et al. 2018, Algorithm 2.
 

@@ -1,11 +1,23 @@
 """The client of federated SVRG."""
 
-from v6_federated import BatchSize, Loss, Mean, Node, Result, Vector, models, partial
+from v6_federated import (
+    ONE_STEP,
+    RISK_SETS,
+    BatchSize,
+    Loss,
+    Mean,
+    Node,
+    Result,
+    Vector,
+    models,
+    of_gradients,
+    partial,
+)
 from v6_fsvrg.central import Stepsize
 from v6_fsvrg.perceptron import svrg_pass
 
 
-@partial(sums={"gradient": Mean(additive="row"), "train_loss": Loss(additive="row")})
+@partial(sums={"gradient": Mean(additive=of_gradients), "train_loss": Loss(additive=of_gradients)}, instead=RISK_SETS)
 def gradient(node: Node, weights: Vector) -> Result:
     """Compute grad F_k(w_t) (d,), the mean gradient over the node's rows."""
     X, y = node.model.asarray(node.rows.X), node.model.asarray(node.rows.y)
@@ -13,7 +25,7 @@ def gradient(node: Node, weights: Vector) -> Result:
     return {"gradient": g, "train_loss": loss}
 
 
-@partial(sums={"weights": Mean()})
+@partial(sums={"weights": Mean()}, instead=ONE_STEP)
 def client_update(
     node: Node, weights: Vector, full_gradient: Vector, *, stepsize: Stepsize, batch_size: BatchSize
 ) -> Result:

@@ -42,7 +42,8 @@ def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
     Args:
         X: rows (n, d).
         at: the boundaries (d, b).
-        step: counts are rounded down to multiples of it.
+        step: counts are rounded down to multiples of it; 1 in a study, where central's code rounds the sum. There no
+            boundary is moved either: by how much, follows from one hospital's values.
 
     Returns:
         The counts (d, b), int64.
@@ -50,7 +51,8 @@ def counts(X: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
     found = np.empty(at.shape, np.int64)
     for column, (x, b) in enumerate(zip(X.T, at, strict=True)):
         x = x[~np.isnan(x)]
-        found[column] = np.searchsorted(np.sort(x), _snapped(b, _grain(x)), side="right") // step * step
+        b = b if step == 1 else _snapped(b, _grain(x))
+        found[column] = np.searchsorted(np.sort(x), b, side="right") // step * step
     return found
 
 
@@ -107,16 +109,20 @@ def assign(edges: Sequence[np.ndarray], X: np.ndarray) -> tuple[list[np.ndarray]
     return used, np.where(np.isnan(X), np.float32(np.nan), binned)
 
 
-def indices(edges: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
+def indices(edges: Sequence[np.ndarray], X: np.ndarray, exact: bool = False) -> np.ndarray:
     """Sort a node's values into the agreed bins; values between edges too close for the node, as ``assign`` does.
 
     Args:
         edges: the agreed edges of each column.
         X: the node's rows (n, d).
+        exact: whether no edges are too close, as in a study: which are, follows from one hospital's values.
 
     Returns:
         How many agreed edges lie below each value (n, d), float32; NaN if missing.
     """
+    if exact:
+        found = np.column_stack([np.searchsorted(e, x) for e, x in zip(edges, X.T, strict=True)]).astype(np.float32)
+        return np.where(np.isnan(X), np.float32(np.nan), found)
     used, binned = assign(edges, X)
     places = [np.append(np.searchsorted(e, u), len(e)) for e, u in zip(edges, used, strict=True)]
     gone = np.isnan(binned)

@@ -239,7 +239,10 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
         max_bin=max_bin,
     )
     federation.count_preparation(answers)
-    return bins.pack(bins.edges(answers.whole_sum("counts").reshape(at.shape), at, n, max_bin))
+    counts = answers.whole_sum("counts").reshape(at.shape)
+    if least := federation.least_rows:
+        counts = counts // least * least
+    return bins.pack(bins.edges(counts, at, n, max_bin))
 
 
 def wrong_counts(answer: Answer) -> str | None:

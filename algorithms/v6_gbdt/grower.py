@@ -76,7 +76,7 @@ class Grower:
             *_, leaf, split = heapq.heappop(waiting)
             found = self._parted(leaf, split, derivatives)
         structure = structures.of_branches([root], self._edges)
-        G, H = np.split(leaves.sums_of_leaves([structure], self._edges, self._binned, g, h, 1), 2)
+        G, H, _ = np.split(leaves.sums_of_leaves([structure], self._edges, self._binned, g, h, 1), 3)
         return structures.filled(structure, G, H, growth.lr, growth.lambda_l2)
 
     def _sums(self, derivatives: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -3,6 +3,9 @@
 Where a part of the rows is smaller than the node's minimum, the few follow the many: rows that a split would part from
 the others as too few go with these, and so do rows of a bin that are too few. So all that a node tells are sums over
 sets of rows that are large enough, or 0, and the limit needs no answer from other nodes.
+
+In a study no node does so: a sum over a block would tell where one hospital's rows are too few. Sums are exact there,
+of rows whose derivatives are rounded one by one, and central's code joins what is small over all hospitals.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from v6_federated import ROW, bounded_reach, bounded_rows
-from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, on_the_way, outputs_of, paths
+from v6_gbdt.trees import EVERY, FEATURE, GAIN, LEAF, VALUE, ends, on_the_way, outputs_of, paths
 
 MOST_PAIRS = 1 << 16  # of a row and a tree, that are worked on at a time
 STEEPER = 3.0  # times second derivatives, in such sums: of two classes, |(g, 3 h)| is still 1 at most, with less noise
@@ -80,9 +83,9 @@ def sums_of_leaves(
         pause: is called now and then; it may end the task.
 
     Returns:
-        The sums of ``g`` in all leaves of all trees, and then those of ``h``, (2 leaves,) float64.
+        The sums of ``g`` in all leaves of all trees, then those of ``h``, and the numbers of rows: (3 leaves,) float64.
     """
-    first, second = list[np.ndarray](), list[np.ndarray]()
+    first, second, rows = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     c = g.shape[1]
     several = max(1, MOST_PAIRS // max(1, len(binned)) // c) * c  # trees that are worked on at a time
     for begin in range(0, len(trees), several):
@@ -94,7 +97,8 @@ def sums_of_leaves(
         for sums, x in ((first, g), (second, h)):
             each = x.T[np.arange(len(part)) % c].ravel()
             sums.append(np.bincount(leaf, each, len(together))[is_leaf])
-    return np.concatenate(first + second)
+        rows.append(np.bincount(leaf, minlength=len(together))[is_leaf])
+    return np.concatenate(first + second + rows)
 
 
 def sums_of_bins(
@@ -244,6 +248,38 @@ def folded(sums: np.ndarray, minimum: int) -> np.ndarray:
     # with few others, rows without a value may be enough; else the rest joins them, if no bin is full
     place = np.where(rest[-1] >= minimum, most - 1, np.where(last < 0, most, last))
     return found + np.where(np.arange(most + 1) == place[..., None], rest[..., None], 0.0)
+
+
+def joined(structure: np.ndarray, G: np.ndarray, H: np.ndarray, rows: np.ndarray, least: int) -> list[np.ndarray]:
+    """Let the few follow the many: the sums of leaves with few rows go to the fullest leaf of a subtree around them.
+
+    It is the smallest subtree that has rows enough. A leaf that is left without rows has its subtree's output, see
+    ``structures.filled``.
+
+    Args:
+        structure: trees (m, 3).
+        G: sums of first derivatives over the rows of each leaf, in the order of the leaves (leaves,).
+        H: sums of second derivatives (leaves,).
+        rows: numbers of rows (leaves,).
+        least: rows that a leaf has at least, unless it has none.
+
+    Returns:
+        The new ``G``, ``H`` and ``rows``.
+    """
+    sums = np.array([G, H, rows], np.float64)
+    is_leaf = structure[:, FEATURE] == LEAF
+    before = np.cumsum(np.append(0, is_leaf))  # leaves in front of a row of the structure
+    behind = ends(structure)
+    for i in np.flatnonzero(~is_leaf)[::-1]:  # subtrees before those around them
+        own = slice(before[i], before[behind[i]])
+        few = (sums[2, own] > 0) & (sums[2, own] < least)
+        if not few.any() or sums[2, own].sum() < least:
+            continue
+        fullest = int(sums[2, own].argmax())
+        few[fullest] = False
+        sums[:, own.start + fullest] += (sums[:, own] * few).sum(axis=1)
+        sums[:, own] *= ~few
+    return [*sums]
 
 
 def whole(sums: np.ndarray) -> np.ndarray:

@@ -29,6 +29,11 @@ class Booster:
     growth: Growth
 
     @property
+    def least(self) -> int:
+        """Rows that a leaf or a bin must have over all hospitals, unless it has none; 0 if nodes see to it."""
+        return self.federation.least_rows
+
+    @property
     def agreed(self) -> list[np.ndarray]:
         """The agreed edges of each column."""
         return bins.decoded(self.edges, self.ensemble.features)
@@ -121,6 +126,8 @@ class Booster:
             answers = self._summed("bin_sums", structure, W_g, 3, len(opened) * shape[0] * shape[1])
             asked.append(answers)
             sums = self._total(answers).reshape(3, len(opened), *shape)
+            if self.least:
+                sums = leaves.folded(sums, self.least)
             splits = structures.best_splits(sums, edges, growth)
             for leaf, split in zip(opened, splits, strict=True):
                 leaf.grow(split)
@@ -133,6 +140,8 @@ class Booster:
         """Trees of a structure with outputs that follow from sums over all nodes, and the answers."""
         answers = self._summed("leaf_sums", structure, W_g, 2, int(np.count_nonzero(structure[:, FEATURE] == LEAF)))
         G, H = np.split(self._total(answers), 2)
+        if self.least:
+            G, H, _ = leaves.joined(structure, G, H, answers.whole_sum("rows"), self.least)
         return answers, structures.filled(structure, G, H, self.growth.lr, self.growth.lambda_l2)
 
     def _filled_with_noise(self, structure: np.ndarray, W_g: np.ndarray) -> tuple[Answers, np.ndarray]:

@@ -24,12 +24,13 @@ def two_a_leaf(asked: Asked) -> int:
 
 
 def sums_of_leaves(asked: Asked) -> dict[str, Sum | Count | Loss]:
-    """What sums by leaf are sums of: leaves of few of a node's rows are joined with others."""
-    return _derivatives(asked, two_a_leaf(asked))
+    """What sums by leaf are sums of. Outside a study, leaves of few of a node's rows are joined with others."""
+    found, size = _derivatives(asked, two_a_leaf(asked)), two_a_leaf(asked) // 2
+    return {**found, "rows": Count(size)} if asked.only_in_a_study == "row" else found
 
 
 def sums_of_bins(asked: Asked) -> dict[str, Sum | Count | Loss]:
-    """What sums by open leaf, column and bin are sums of: bins of few of a node's rows are joined with others."""
+    """What sums by open leaf, column and bin are sums of. Outside a study, nodes join bins of few of their rows."""
     lengths = codec.decode(asked.settings["edges"])["lengths"]
     structure = asked.array("structure", 2)
     is_open = (structure[:, FEATURE] == LEAF) & (structure[:, VALUE] > 0)
@@ -38,7 +39,7 @@ def sums_of_bins(asked: Asked) -> dict[str, Sum | Count | Loss]:
 
 def _derivatives(asked: Asked, length: int) -> dict[str, Sum | Count | Loss]:
     """Of a classification they travel as whole numbers; those of a regression can have any size."""
-    sums = Sum(length, "hospital") if asked.regression else Count(length, "hospital")
+    sums = (Sum if asked.regression else Count)(length, asked.only_in_a_study)
     return {"sums": sums, "train_loss": Loss(additive="row")}
 
 
@@ -48,17 +49,24 @@ def average(node: Node) -> Result:
     return {"mean": np.array([node.rows.y.mean()], np.float32)}
 
 
-@partial(sums={"counts": Count(cells, "hospital")})
+def rows_by_cell(asked: Asked) -> dict[str, Count]:
+    """What ``count`` is a sum of. Outside a study, nodes round their own counts."""
+    return {"counts": Count(cells, asked.only_in_a_study)}
+
+
+@partial(sums=rows_by_cell)
 def count(node: Node, low: Vector, high: Vector, *, max_bin: MaxBin) -> Result:
     """Rows up to each boundary between cells, (d boundaries,), in multiples of the node's minimum of rows.
 
+    In a study they are exact, and central's code rounds their sum.
     The cells of each column lie between ``low`` and ``high``, (d,) each.
     """
     d = node.rows.X.shape[1]
     if any(a is None or a.shape != (d,) for a in (low, high)):
         raise SafeError("low and high do not fit the columns; expected one number each for every column")
     node.policy.check_size(d * bins.CELLS_A_BIN * max_bin, f"the counts of {d} columns")
-    step = node.policy.minimum_rows  # not the request's: many requests with other steps would reveal exact counts
+    # not the request's: many requests with other steps would reveal exact counts
+    step = 1 if node.pinned else node.policy.minimum_rows
     return {"counts": bins.counts(node.rows.X, bins.boundaries(low, high, max_bin), step).ravel()}
 
 
@@ -91,9 +99,10 @@ def leaf_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str
     """Sums of the first and second derivatives of the rows' loss under the ensemble W^g (m, 3), by leaf: (2 leaves,).
 
     ``structure`` (m', 3) holds trees whose outputs are not known yet. Each sum is about no row, or about the node's
-    minimum of rows at least, see ``leaves.cells``.
+    minimum of rows at least, see ``leaves.cells``. In a study sums are exact, with ``rows``, the numbers of rows
+    (leaves,), by which central's code joins leaves.
     """
-    return _sums(node, weights, structure, edges, leaves.sums_of_leaves)
+    return _sums(node, weights, structure, edges, leaves.sums_of_leaves, 2)
 
 
 @partial(sums={"sums": Count(two_a_leaf)})
@@ -123,18 +132,32 @@ def bin_sums(node: Node, weights: Vector, structure: Vector, *, edges: dict[str,
     numbers = 3 * int((structure[:, VALUE] > 0).sum()) if structure.ndim == 2 and structure.shape[1] == 3 else 0
     agreed = bins.decoded(edges, node.rows.X.shape[1])
     node.policy.check_size(numbers * len(agreed) * (leaves.bins_of(agreed) + 1), "the sums by bin")
-    return _sums(node, weights, structure, edges, leaves.sums_of_bins)
+    return _sums(node, weights, structure, edges, leaves.sums_of_bins, 3)
 
 
-def _sums(node: Node, weights: Vector, structure: Vector, edges: dict[str, Any], sums: Callable[..., Any]) -> Result:
-    """Sums of derivatives of the node's rows, as they travel."""
+def _sums(
+    node: Node, weights: Vector, structure: Vector, edges: dict[str, Any], sums: Callable[..., Any], kinds: int
+) -> Result:
+    """Sums of derivatives of the node's rows, as they travel: the first of three kinds, the last is that of rows."""
     ensemble, X, y = node.model, node.rows.X, node.rows.y
     assert isinstance(ensemble, Trees)
     trees = ensemble.split(structure)
     node.policy.check_size(weights.size + structure.size, "the ensemble with the new trees")
     agreed = bins.decoded(edges, X.shape[1])
     f = ensemble.sums(weights, X)
-    minimum = max(node.policy.minimum_rows, node.job.minimum_rows or 0)
-    found = sums(trees, agreed, bins.indices(agreed, X), *ensemble.gradient(f, y), minimum, node.check_time).ravel()
-    travel = found.astype(np.float32) if ensemble.regression else leaves.whole(found)
-    return {"sums": travel, "train_loss": ensemble.loss(f, y)}
+    minimum = 0 if node.pinned else max(node.policy.minimum_rows, node.job.minimum_rows or 0)
+    derivatives = ensemble.gradient(f, y)
+    if node.pinned and not ensemble.regression:  # whole numbers of each row: their sums have no rounding of their own
+        derivatives = tuple(np.rint(np.asarray(x, np.float64) / leaves.UNIT) for x in derivatives)
+    found = sums(trees, agreed, bins.indices(agreed, X, node.pinned), *derivatives, minimum, node.check_time)
+    each = found.reshape(3, -1)
+    rows, loss = each[2], ensemble.loss(f, y)
+    if not node.pinned:
+        travel = each[:kinds].ravel()
+        return {
+            "sums": travel.astype(np.float32) if ensemble.regression else leaves.whole(travel),
+            "train_loss": loss,
+        }
+    if not ensemble.regression:
+        each = np.array([*each[:2], rows / leaves.UNIT]).astype(np.int64)
+    return {"sums": each[:kinds].ravel(), "rows": rows.astype(np.int64), "train_loss": loss}

@@ -166,6 +166,7 @@ def central(
         return with_noise(federation, federation.plan, model, confidence)
     # its numbers are kept as lists: an array would be kept in float32
     s = federation.start(w=federation.initial_weights, scoring=Scoring(l2).to_json)
+    federation.write_without(scoring=lambda kept: Scoring.from_json(kept).without_cells().to_json())
     for t in federation.rounds(rounds):
         scoring = Scoring.from_json(s.scoring)
         sent = {"weights": scoring.coefficients, "center": scoring.center, "scale": scoring.scale} if t > 1 else {}

@@ -108,7 +108,7 @@ def newton(
     }
 
 
-@partial(sums={"sums": Count(contributed), "variance": Count(1, "hospital")})
+@partial(sums={"sums": Count(contributed), "variance": Count(1, "nothing")})
 def noisy_newton(
     node: Node,
     coefficients: Vector = None,

@@ -207,6 +207,15 @@ class Scoring:
         penalty[-1] = 0.0
         return penalty
 
+    def without_cells(self) -> "Scoring":
+        """What a result may hold: no Hessian or gradient, which tell how many rows have two levels of columns.
+
+        A job that is resumed from it goes on from the same coefficients, as it does where a node has joined.
+        """
+        good = {"b": self.good.get("b"), "null": self.good.get("null"), "objective": None}
+        b = self.good.get("next", self.b)
+        return Scoring(self.l2, self.center, self.scale, b, self.null, good, converged=self.converged)
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as numbers and lists."""
         return dict(inference.listed(vars(self)))

@@ -26,7 +26,7 @@ from v6_federated import (
 from v6_km.comparison import chi_squared, of_bins, parts_of
 from v6_km.curves import MEDIANS, Counts, curve, said, shown
 from v6_km.hiding import HOSPITALS, hidden
-from v6_km.partial import Strata
+from v6_km.partial import SHARED, Strata
 
 Bins = Annotated[
     int, Field(ge=1, le=times.MOST, description="bins of time, at equal steps of events and of rows that leave"), Number
@@ -89,6 +89,11 @@ def check_settings(settings: Any) -> None:
     supervised=False,
     common=Settings,
     check=check_settings,
+    of_hospitals=lambda settings: (
+        f"each hospital's test is no sum over its rows; {SHARED}"
+        if settings.subgroup is not None and settings.strata == "hospital"
+        else ""
+    ),
     known_as=dict.fromkeys(
         ("kaplan-meier", "kaplan_meier", "kaplanmeier", "logrank", "log-rank", "survfit"), "--set event=COLUMN"
     ),
@@ -116,7 +121,8 @@ def central(
     G, strata = len(groups), strata if len(groups) > 1 else "none"
     for _ in federation.rounds(min(rounds, 1)):
         ends, grain = mixed_bins(federation, bins, grid)
-        of_bins, counted = ["events", "censored", "time"], ["left_out", "left_with", "contributes"]
+        of_bins, hospitals = ["events", "censored", "time"], not federation.hides_totals
+        counted = ["left_out", "left_with", *(["contributes"] if hospitals else [])]
         compared, others = (["difference", "covariance"], ["compared"]) if strata == "hospital" else ([], [])
         answers = federation.ask(
             "leaving",
@@ -229,7 +235,7 @@ def wrong_counts(answer: Answer) -> str | None:
     """
     events, censored, time = answer["events"], answer["censored"], answer["time"]
     left = np.concatenate([answer["left_out"], answer["left_with"]])
-    said = np.concatenate([answer["contributes"], answer.arrays.get("compared", np.empty(0))])
+    said = np.concatenate([answer.arrays.get(name, np.empty(0)) for name in ("contributes", "compared")])
     rows = events.sum() + censored.sum() + left.sum()
     least = min(events.min(), censored.min(), time.min(), left.min())
     if least < 0 or (left % 1).any() or rows > answer.n * (1 + 1e-6) or not np.isin(said, (0, 1)).all():

@@ -27,7 +27,8 @@ def hidden(
         counts: of each, over all hospitals.
         n: rows of all hospitals.
         sums: ``contributes`` (G + 1,), how many hospitals have rows in each group, and in none; ``left_out`` and
-            ``left_with`` (G,), rows that hospitals have left out.
+            ``left_with`` (G,), rows that hospitals have left out. In a study that hides totals of single hospitals
+            nobody counts hospitals, and ``contributes`` is missing.
         least: rows, and events, that a group must have over all hospitals, unless it has none; 0 if nodes have their
             own minimum.
 
@@ -36,7 +37,7 @@ def hidden(
     """
     rows = np.array([of_group.at_risk[0] for of_group in counts])
     events = np.array([of_group.events.sum() for of_group in counts])
-    hospitals = sums["contributes"]
+    hospitals = sums["contributes"] if "contributes" in sums else np.append(np.where(rows > 0, HOSPITALS, 0), HOSPITALS)
     why: list[str | None] = []
     for g in range(len(groups)):
         if not hospitals[g] and sums["left_with"][g]:

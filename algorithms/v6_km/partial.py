@@ -8,6 +8,7 @@ from v6_federated import Asked, Count, Node, Result, Sum, partial, times
 from v6_km.comparison import of_hospital
 
 Strata = Literal["hospital", "none"]
+SHARED = "set strata=none: groups are compared over all rows, in bins of time that all hospitals share"
 
 
 def sums_of_groups(asked: Asked) -> dict[str, Sum | Count]:
@@ -15,21 +16,21 @@ def sums_of_groups(asked: Asked) -> dict[str, Sum | Count]:
     G, B, additive = max(len(asked.job.data.levels), 1), len(asked.settings["ends"]), asked.only_in_a_study
     of_bins: dict[str, Sum | Count] = {name: Sum(G * (B + 1), additive) for name in ("events", "censored")}
     of_bins |= {"time": Sum(G * B, additive), "left_out": Count(G, additive), "left_with": Count(G, additive)}
-    of_bins |= {"contributes": Count(G + 1, "hospital")}
+    of_bins |= {"contributes": Count(G + 1, "hospital")} if asked.job.counts_hospitals else {}
     if asked.settings["strata"] == "none":
         return of_bins
     test = {"difference": Sum(G, "hospital"), "covariance": Sum(G * (G + 1) // 2, "hospital")}
     return {**of_bins, **test, "compared": Count(1, "hospital")}
 
 
-@partial(sums=sums_of_groups)
+@partial(sums=sums_of_groups, instead=SHARED)
 def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
     """The node's rows that leave in each bin of time, by group: ``events`` and ``censored`` (G (B + 1),).
 
     Bins end at ``ends`` (B,), and one more follows that is open. ``time`` (G B,) is the time at risk in each bin but
     that. Rows in no group are not counted. ``left_out`` (G,) are the rows of groups that are too small here, and
     ``left_with`` (G,) those of groups without which all others would be. ``contributes`` (G + 1,) says whether this
-    node has rows in a group, and in none.
+    node has rows in a group, and in none, if a study does not hide it.
 
     With ``strata="hospital"``, also ``difference`` (G,) and ``covariance`` (G (G + 1) / 2,) of ``of_hospital``, zeros
     at a node that leaves out a group, and ``compared`` (1,), whether it compares any.
@@ -55,7 +56,11 @@ def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
         "time": np.concatenate([rows.at_risk for rows in followed]),
         "left_out": groups.few + unfollowed,
         "left_with": groups.others,
-        "contributes": np.append(shown, (groups.index < 0).any()).astype(np.int64),
+        **(
+            {"contributes": np.append(shown, (groups.index < 0).any()).astype(np.int64)}
+            if node.job.counts_hospitals
+            else {}
+        ),
     }
     if strata == "none":
         return found

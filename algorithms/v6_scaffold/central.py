@@ -6,14 +6,18 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Answer, Answers, Federation, Fraction, Number, PlainSGD, Result, Rounds, central
+from v6_federated import ONE_STEP, Answer, Answers, Federation, Fraction, Number, PlainSGD, Result, Rounds, central
 
 STEEPEST = 1e30  # a gradient that c can hold, the mean of many, in float32
 
 GlobalLr = Annotated[float, Field(ge=0, allow_inf_nan=False, description="eta_g, the server's step"), Number]
 
 
-@central(recoverable=True, private=True)
+@central(
+    recoverable=True,
+    private=True,
+    of_hospitals=lambda settings: f"each hospital counts the same, whatever its rows; {ONE_STEP}",
+)
 def central(
     federation: Federation,
     *,

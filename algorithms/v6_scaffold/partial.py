@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Loss, Mean, Node, PlainSGD, Result, Role, Truth, Vector, partial
+from v6_federated import ONE_STEP, Loss, Mean, Node, PlainSGD, Result, Role, Truth, Vector, partial
 
 Known = Annotated[
     dict[str, int],
@@ -19,7 +19,8 @@ Known = Annotated[
         "dy": (Mean(weight="equal"), Mean(weight="equal", per="travelled")),
         "train_loss": Loss(),
         "state_lost": Truth(),
-    }
+    },
+    instead=ONE_STEP,
 )
 def client_update(node: Node, weights: Vector, c: Vector, *, known: Known, local: PlainSGD) -> Result:
     """Local steps from x (d,), each corrected by c - c_k (d,). Karimireddy et al. 2020, Algorithm 1, lines 6 to 14.

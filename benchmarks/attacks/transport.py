@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
@@ -23,10 +24,12 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.models import metrics, questions
 from v6_federated.models.questions import Asked
+from v6_federated.node import masking
 from v6_federated.privacy.dp import units
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.sums import Sums, decoded
+from v6_workbench.simulation.mock_node import MockNode
 
 if TYPE_CHECKING:
     from benchmarks.attacks.researcher import Researcher
@@ -193,17 +196,20 @@ def agree(
     for k, answer in confirmed.items():
         agreed.tags[agreed.entries[k].S.hex()] = answer["tags"]
     for k in researcher.colluding:
-        for public, shared in _kept(researcher.network(package).nodes[k].folder, agreed.key).items():
+        for public, shared in _kept(researcher.network(package).nodes[k], agreed.key).items():
             for member, entry in agreed.entries.items():
                 if entry.S.hex() == public:
                     agreed.pairs.setdefault(member, {})[agreed.entries[k].S] = bytes.fromhex(shared)
     return agreed
 
 
-def _kept(folder: Path, key: str) -> dict[str, str]:
+def _kept(node: MockNode, key: str) -> dict[str, str]:
     """The keys that a hospital which works with the researcher shares with the others, by their public keys."""
-    [file] = folder.rglob(f"*{key}-*-keys.json")
-    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))["shared"]
+    [file] = node.folder.rglob(f"*{key}-*-keys.sealed")
+    [seal] = (Path(node.environment["HOSPITAL_DATABASE_URI"]) / masking.SEALS).glob(f"{key}-*")
+    nonce, sealed = file.read_bytes()[: masking.NONCE_BYTES], file.read_bytes()[masking.NONCE_BYTES :]
+    session = json.loads(ChaCha20Poly1305(seal.read_bytes()).decrypt(nonce, sealed, key.encode()))
+    found: dict[str, str] = session["shared"]
     return found
 
 
@@ -277,6 +283,9 @@ def climbed(found: Mapping[int, Mapping[str, np.ndarray]], name: str) -> np.ndar
     return np.asarray(value)
 
 
+DETAILS = ("counts", "predicted", "subgroups")  # of the last evaluation
+
+
 def answer_of(
     function: str,
     arguments: Mapping[str, Any],
@@ -304,7 +313,10 @@ def answer_of(
     if function != "evaluate":
         raise NotASum("the number is not added up")
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}
-    return {}, {"n": n, "evaluation": _evaluation({k.removeprefix("evaluation."): v for k, v in sums.items()})}
+    values = {"n": n, "evaluation": _evaluation({k.removeprefix("evaluation."): v for k, v in sums.items()})}
+    if details := {name: np.asarray(sums[name]) for name in DETAILS if name in sums}:
+        values["details"] = codec.encode(details, "float64")
+    return {}, values
 
 
 def _evaluation(sums: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -301,7 +301,7 @@ def test_a_job_whose_key_is_lost_ends_with_its_last_model(job, engine, hospitals
         volumes = {newest: {"bind": "/mnt/tmp", "mode": "rw"}}
         engine.containers.run(
             "v6-fedavg",
-            ["sh", "-c", "find /mnt/tmp -name '*-keys.json' -delete"],
+            ["sh", "-c", "find /mnt/tmp -name '*-keys.sealed' -delete"],
             volumes=volumes,
             remove=True,
             labels=once(),

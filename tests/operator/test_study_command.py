@@ -19,7 +19,8 @@ def write(call, hospitals, tmp_path):
 
     def write(names, *options, file="study.json"):
         given = [word for name in names for word in ("--hospital", hospitals[name])]
-        return call("study", "new", tmp_path / file, "--name", "sepsis", *given, *options)
+        totals = () if "--hospital-totals" in options else ("--hospital-totals", "told")
+        return call("study", "new", tmp_path / file, "--name", "sepsis", *given, *totals, *options)
 
     return write
 
@@ -53,6 +54,29 @@ def test_four_hospitals_agree(call, write, send, folders):
         assert status == 0 and "under trusting, jobs may still ask for plain answers" in lines[-1]
         assert pinned.accepted(folders[name]).code == code
         assert call("study", "check", folders[name])[2]["accepted"]
+
+
+def test_operators_choose_whether_sums_may_tell_totals(call, write, send, folders, hospitals, tmp_path):
+    given = [word for name in "ABCD" for word in ("--hospital", hospitals[name])]
+    for options, says in (([], "is missing"), (["--hospital-totals", "no"], "no is not understood")):
+        status, _, _, err = call("study", "new", tmp_path / "study.json", "--name", "sepsis", *given, *options)
+        assert status == 2 and says in err and "there is no default" in err
+        assert (
+            "--hospital-totals told: all methods of sums" in err and "--hospital-totals hidden: only sums over" in err
+        )
+    codes = {}
+    for word in ("told", "hidden"):
+        _, lines, made, _ = write("ABCD", "--hospital-totals", word, file=word)
+        assert made["hospital_totals"] == word and any(
+            f"totals of single hospitals: {word} (" in line for line in lines
+        )
+        send("A", file=word)
+        _, lines, found, _ = call("study", "check", folders["A"])
+        assert found["hospital_totals"] == word and any(f"hospitals: {word} (" in line for line in lines)
+        codes[word] = found["code"]
+    assert codes["told"] != codes["hidden"]
+    _, lines, accepted, _ = call("study", "accept", folders["A"], "--code", codes["hidden"])
+    assert accepted["hospital_totals"] == "hidden" and any("hidden (only sums over rows" in line for line in lines)
 
 
 @pytest.mark.parametrize("write_it", [str.lower, lambda code: code.replace("-", " "), lambda code: f" {code} "])

@@ -97,7 +97,7 @@ def test_of_two_agreements_at_the_same_time_one_holds():
 
         def read_first(package, function, organizations, **kwargs):
             for k in organizations if function == "confirm" and not before else ():
-                [file] = researcher.network(package).nodes[k].folder.rglob(f"*{kwargs['job']['key']}-*-keys.json")
+                [file] = researcher.network(package).nodes[k].folder.rglob(f"*{kwargs['job']['key']}-*-keys.sealed")
                 before[file] = file.read_bytes()
             return send(package, function, organizations, **kwargs)
 

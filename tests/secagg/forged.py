@@ -87,7 +87,7 @@ class Central:
     def hello(self, *members: int) -> None:
         """Greet nodes."""
         for k in members or self.network.nodes:
-            said = self.call(k, "describe", round_=0, raw=False)
+            said = self.call(k, "describe", round_=0, raw=bool(self.job["data"].get("categories")))
             assert not isinstance(said, str), said
             self.entries[k] = said["entry"]
 

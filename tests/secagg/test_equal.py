@@ -55,7 +55,7 @@ def close(result: dict, plain: dict, within: float = 1e-5) -> None:
         assert plain["final"] is None or result["final"].get(name) == plain["final"].get(name)
 
 
-def check(package: str, databases: dict, settings: dict, tmp_path, monkeypatch) -> dict:
+def check(package: str, databases: dict, settings: dict, tmp_path, monkeypatch, within: float = 1e-5) -> dict:
     """Run a job masked, with masks of zero, and plain."""
     how = agreed(len(databases), tmp_path)
     result = run(package, databases, **how, **settings)
@@ -64,7 +64,7 @@ def check(package: str, databases: dict, settings: dict, tmp_path, monkeypatch) 
     with monkeypatch.context() as patch:
         patch.setattr(masking.masks, "masked", without_masks)
         assert same(run(package, databases, **how, **settings), result)
-    close(result, run(package, databases, "plain", **settings))
+    close(result, run(package, databases, "plain", **settings), within)
     return result
 
 
@@ -104,7 +104,10 @@ def clinics(K: int) -> dict[int, pd.DataFrame]:
 @pytest.mark.parametrize("K", [3, 10, pytest.param(50, marks=pytest.mark.long)])
 @pytest.mark.parametrize("steps", STEPS, ids=" ".join)
 def test_preprocessing(steps, K, tmp_path, monkeypatch):
-    result = check("v6_fedavg", clinics(K), {**QUICK, "rounds": 2, "preprocess": steps}, tmp_path, monkeypatch)
+    settings, within = {**QUICK, "rounds": 2, "preprocess": steps}, 1e-5
+    if K > 3:  # in a study central rounds the sum of histograms and not each node its own, so that quantiles are finer
+        settings["environment"], within = {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "1"}, 1e-4
+    result = check("v6_fedavg", clinics(K), settings, tmp_path, monkeypatch, within)
     assert [step["step"] for step in result["data"]["preprocess"]] == [step.split(":")[0] for step in steps]
 
 

@@ -1,9 +1,12 @@
 """A central that is lost and started again, runs that were killed, and jobs that go on from a result."""
 
 import json
+import os
+import time
 from collections import defaultdict
 
 import pytest
+from forged import central
 from masked_jobs import QUICK, Tape, apart, in_blocks, learned, nodes, run
 from test_equal import METHODS
 
@@ -15,6 +18,7 @@ from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 CRASHED = CallOutcome(status="crashed")
+DAY = 86400
 
 
 @pytest.fixture
@@ -287,3 +291,29 @@ def test_evaluators_answer_for_themselves(mode, tmp_path):
     told = {(f, "T" in a) for f, k, a in tape.answers if k > K and f != "forget"}
     assert told <= {("evaluate", False), ("keep_steps", False)} and ("evaluate", False) in told
     assert {"T" in a for f, k, a in tape.answers if k <= K and f == "client_update"} == {True}
+
+
+# ---- jobs that end without a word
+
+
+def test_the_keys_of_a_job_that_died_can_be_read_by_nobody_a_month_later(tmp_path):
+    """They stay in the job's volume, which no later job sees. What they are sealed with goes."""
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        dead = lying.job["key"]
+        assert lying.update(1)["T"]
+        [file] = lying.network.nodes[1].folder.rglob(f"*{dead}-*-keys.sealed")
+        assert b"shared" not in file.read_bytes(), "no key can be read in the volume"
+        seals = tmp_path / "node-1" / masking.SEALS
+        [seal] = seals.iterdir()
+        assert seal.stat().st_mode & 0o077 == 0
+        for days, left in ((29, True), (31, False)):
+            os.utime(seal, (time.time() - days * DAY,) * 2)
+            lying.job["key"] = f"{days:032x}"
+            lying.hello(1)  # another job begins
+            assert seal.exists() == left
+        lying.job["key"] = dead
+        assert file.exists() and lying.update(1, 2).startswith("this job's key is gone")
+        lying.job["key"] = f"{31:032x}"
+        lying.call(1, "forget")
+        assert [found.name for found in seals.iterdir()] == [f"{29:032x}-1"], "a job that ends takes its seal along"

@@ -173,7 +173,7 @@ def test_another_study_gives_other_keys(tmp_path):
     """One hospital has accepted a new version of the same blocks: no tag fits, before anything of rows leaves."""
     with central("pinned", tmp_path) as lying:
         found = study.accepted(hospital(lying, 1))
-        newer = study.Study(found.name, 2, found.blocks, found.colluders, found.schema)
+        newer = replace(found, version=2)
         (hospital(lying, 1) / study.NAME).write_text(newer.text())
         study.accept(hospital(lying, 1), newer, 3)
         lying.agree()
@@ -186,7 +186,7 @@ def test_a_study_that_changes_during_the_job_ends_it(tmp_path):
         lying.agree()
         assert not isinstance(lying.update(1), str)
         found = study.accepted(hospital(lying, 1))
-        newer = study.Study(found.name, 2, found.blocks, found.colluders, found.schema)
+        newer = replace(found, version=2)
         (hospital(lying, 1) / study.NAME).write_text(newer.text())
         assert "differs from the one that was accepted" in lying.update(1, 2)
         study.accept(hospital(lying, 1), newer, 3)
@@ -681,7 +681,7 @@ def test_malformed_sums_are_refused(tmp_path):
 def test_a_study_that_differs_at_one_node_ends_a_job_before_the_first_sum(tmp_path):
     def newer(folder: Path) -> None:
         found = study.accepted(folder)
-        newer = study.Study(found.name, 2, found.blocks, found.colluders, found.schema)
+        newer = replace(found, version=2)
         (folder / study.NAME).write_text(newer.text())
         study.accept(folder, newer, 3)
 

@@ -12,7 +12,7 @@ from v6_federated.node import masking
 from v6_federated.privacy.secagg import notation
 
 DESCRIBE = {"organization_id", "round", "label", "features", "kinds", "classes", "levels"}
-DESCRIBE |= {"mode", "entry", "block", "score_bands"}
+DESCRIBE |= {"mode", "entry", "block", "score_bands", "hospital_totals"}
 CONFIRM = {"organization_id", "round", "tags", "colluders"}
 MASKED = {"organization_id", "round", "T", "y32", "y64"}
 CHI = 420.0  # of 255 degrees of freedom: 1 of a billion uniform samples is above it
@@ -62,6 +62,7 @@ def test_answers_hold_a_transcript_and_words_and_nothing_else(method, mode, tmp_
         elif function == "describe":
             assert {*answer["entry"]} == {"S", "E", "D", "version"}
             assert len(answer["block"]) == (0 if mode == "masked" else 5)
+            assert answer.get("hospital_totals") == (None if mode == "masked" else "told")  # the study's
         elif function == "confirm":
             assert answer.get("colluders") == (None if mode == "masked" else 1)  # the study's
             [own] = {a["entry"]["S"] for f, who, a in tape.answers if f == "describe" and who == k}
@@ -83,7 +84,7 @@ def test_the_description_counts_no_rows(tmp_path):
         for name in ("organization_id", "round", "entry", "block", "score_bands"):
             said.pop(name)
         assert not re.search(r"\d{2}", str(said).replace("x0", "").replace("x1", ""))
-    assert {*answer} == DESCRIBE - {"classes"}
+    assert {*answer} == DESCRIBE - {"classes", "hospital_totals"}
 
 
 def test_masked_words_are_noise():

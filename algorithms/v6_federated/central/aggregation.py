@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from v6_federated.base.errors import SafeError
+from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central import preparation, privacy
 from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.masking import Masks
@@ -16,6 +17,7 @@ from v6_federated.messages.job import MODES, Job
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.secagg.study import HIDDEN
 
 SUMS = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
 NO_AUC = (
@@ -39,6 +41,7 @@ class Aggregation:
         single: str,
         plan: Plan | None,
         check_study: Callable[[Any], None],
+        of_hospitals: Callable[[Any], str],
     ) -> None:
         """Begin with nothing settled.
 
@@ -49,10 +52,12 @@ class Aggregation:
             single: why the method needs single answers; empty if sums suffice.
             plan: what the job asks of a node in all; None if nodes add no noise.
             check_study: raises a SafeError for settings that cannot be used in a study.
+            of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
         """
         self.shared = False
         self._method, self._common, self._tasks = method, settings, tasks
         self._single, self._plan, self._check_study = single, plan, check_study
+        self._of_hospitals = of_hospitals
         self._sums: SumsOfRows | None = None  # asks for statistics where no single node's may be seen
 
     @property
@@ -99,41 +104,88 @@ class Aggregation:
             )
         if mode == "pinned":
             self._check_study(self._common)
-        job = replace(job, aggregation=mode)
+        job = replace(job, aggregation=mode, hospital_totals="")
         if any(said != mode for said in modes.values()):  # some nodes would be content with less
             raw = any("kinds" in a.values for a in answers)
             answers = preparation.describe(job, raw, self.ask_in_preparation)
-        self._tasks.masks = self._masks(job, answers)
+        job, self._tasks.masks = self._masks(job, answers)
         self._sums = self._sums_of_rows(answers)
         return job
 
-    def _masks(self, job: Job, answers: Sequence[Answer]) -> Masks:
+    def _masks(self, job: Job, answers: Sequence[Answer]) -> tuple[Job, Masks]:
         """Put the nodes into blocks, and have each confirm the keys of its block."""
         hellos = {a.organization_id: a.values for a in answers}
         silent = [k for k in job.participants if k not in hellos]
         masks, rosters = Masks.of(job.aggregation, hellos, Policy.of_node().minimum_organizations, silent)
+        job = replace(job, hospital_totals=masks.hospital_totals)
+        if masks.hospital_totals == HIDDEN and (reason := self._of_hospitals(self._common)):
+            raise SafeError(
+                f"{self._method} cannot be used like this in a study that hides totals of single hospitals "
+                f"(hospital_totals=hidden): {reason}"
+            )
         if job.aggregation == "masked" and getattr(self._common, "fraction", 1) < 1:
             raise SafeError(
                 "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
                 "block; set fraction=1"
             )
+        confirmed = self._confirmed(job, masks, hellos, rosters, len(job.participants))
+        masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
+        # all say the same, unless one is dishonest: the study's digest is in the entry of each
+        said = [a.values.get("colluders") or 0 for a in confirmed]
+        masks.colluders = max(int(statistics.median_low(said or [0])), 0)
+        return job, masks
+
+    def _confirmed(
+        self,
+        job: Job,
+        masks: Masks,
+        hellos: Mapping[int, Mapping[str, Any]],
+        rosters: Mapping[int, Sequence[Any]],
+        quorum_of: int,
+    ) -> list[Answer]:
+        """Have the nodes of whole blocks confirm their keys; blocks in which one does not are left out for now."""
         expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders"}), without_rows=True)
         groups = [
             Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
             for first, roster in rosters.items()
         ]
-        confirmed = self._tasks.ask(groups, quorum_of=len(job.participants))
+        confirmed = self._tasks.ask(groups, quorum_of=quorum_of)
         self._tasks.count_preparation(confirmed)
         for a in confirmed:
             own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
             masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
         for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
-            masks.lose(k, f"organization {k} has not confirmed the keys of this block")
-        masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
-        # all say the same, unless one is dishonest: the study's digest is in the entry of each
-        said = [a.values.get("colluders") or 0 for a in confirmed]
-        masks.colluders = max(int(statistics.median_low(said or [0])), 0)
-        return masks
+            masks.wait_for(k, f"organization {k} has not confirmed the keys of this block")
+        return confirmed
+
+    def let_join(self, round_: int) -> None:
+        """Let blocks that were not whole when the job began take part from this round on, if all their nodes answer.
+
+        They are asked after 1, 2, 4, ... rounds: one that is down for good must not hold up every round.
+
+        Args:
+            round_: the round.
+        """
+        masks, job = self._tasks.masks, self._tasks.job
+        if masks is None or not masks.absent or round_ < 2 or (round_ - 1) & (round_ - 2):
+            return
+        who = masks.waiting
+        described = preparation.describe(job, bool(job.data.preprocess), self._ask_absent, who)
+        hellos = {a.organization_id: a.values for a in described if a.values.get("mode") == masks.mode}
+        try:
+            least = Policy.of_node().minimum_organizations
+            found, rosters = Masks.of(masks.mode, hellos, least, [k for k in who if k not in hellos])
+        except CollectResultsError:  # no block is whole yet
+            return
+        if found.hospital_totals == masks.hospital_totals:
+            self._confirmed(job, found, hellos, rosters, 0)
+            masks.joined(found, [first for first in rosters if first not in found.absent])
+
+    def _ask_absent(self, group: Group) -> list[Answer]:
+        """Send a request to nodes that need not answer."""
+        answers = self._tasks.ask([group], quorum_of=0)
+        self._tasks.count_preparation(answers)
+        return answers
 
     def _sums_of_rows(self, answers: Sequence[Answer]) -> SumsOfRows:
         """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""
@@ -145,7 +197,8 @@ class Aggregation:
         bounds = answers[0].values.get("bounds") if answers else None
         if bounds and any(a.values.get("bounds") != bounds for a in answers):
             bounds = None  # step scale says so
-        return SumsOfRows(self.ask_in_preparation, ordered, bounds)
+        assert self._tasks.masks is not None
+        return SumsOfRows(self.ask_in_preparation, ordered, bounds, self._tasks.masks.mode)
 
     def settle_again(self, raw: bool) -> None:
         """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
@@ -186,7 +239,7 @@ class Aggregation:
         """Ask for a statistic in a round, see ``preparation.statistic``."""
         job = self._tasks.job
         if self._tasks.masks is not None:
-            self._sums = self._sums or SumsOfRows(self.ask, {})
+            self._sums = self._sums or SumsOfRows(self.ask, {}, mode=self._tasks.masks.mode)
             self._sums.ask = self.ask
             return self._sums(job, organizations, d, name, precision, **arguments)
         return self.ask(preparation.statistic(job, organizations, d, name, precision, **arguments))
@@ -198,6 +251,8 @@ class Aggregation:
             found: dict[str, Any] = {"aggregation": "plain", "central_saw": "each organization's own answers"}
         else:
             found = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": SUMS}
+            if masks.hospital_totals:
+                found["hospital_totals"] = masks.hospital_totals
             if masks.bands is None:
                 found["auc"] = NO_AUC
         if self._plan is None:

@@ -17,7 +17,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.base.version import __version__
-from v6_federated.central import convergence, preparation, start_file
+from v6_federated.central import checkpoint, convergence, preparation, start_file
 from v6_federated.central.aggregation import Aggregation
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
@@ -37,6 +37,7 @@ from v6_federated.privacy.dp import units
 from v6_federated.privacy.dp.bounded import ROW
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.secagg.study import HIDDEN
 from v6_federated.privacy.summands import Declaration
 
 LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
@@ -66,6 +67,9 @@ class Federation:
         plan: Plan | None = None,
         check_study: Callable[[Any], None] = lambda settings: None,
         declared: Callable[[str], Declaration | None] = lambda function: None,
+        of_hospitals: Callable[[Any], str] = lambda settings: "",
+        instead: Callable[[str], str] = lambda function: "",
+        recoverable: bool = False,
     ) -> None:
         """Settle who takes part. Nobody is asked yet.
 
@@ -79,6 +83,9 @@ class Federation:
             plan: what the job asks of a node in all, if nodes add noise.
             check_study: raises a SafeError for settings that cannot be used in a study.
             declared: what a partial function's answer is a sum of; None if it answers alone.
+            of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
+            instead: the same of a partial function.
+            recoverable: whether every round sends the nodes all that the method carries.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -94,6 +101,7 @@ class Federation:
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._client, self._method, self._common, self.plan = client, method, common, plan
+        self._recoverable = recoverable
         job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised, missing)
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
@@ -101,14 +109,16 @@ class Federation:
         loss = getattr(common, "loss", "").replace("cross_entropy", "")
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
-        self._tasks = RoundTasks(client, tolerance, Bounds(common, self.evaluators), job, self._history, declared)
-        self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan, check_study)
+        bounds = Bounds(common, self.evaluators)
+        self._tasks = RoundTasks(client, tolerance, bounds, job, self._history, declared, instead)
+        self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan, check_study, of_hospitals)
         name = f"{vantage6_api.own_prefix()}{method}-{client.organization_id}"
         kept = Checkpoint(vantage6_api.own_job_folder(), name, durable=vantage6_api.on_a_node(client))
         self._progress = Progress(method, common, kept, self._tasks, self._history)
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage6_api.now(client)
         self._model_before: Array | None = None
+        self._reduced: Mapping[str, Callable[[Any], Any]] = {}
 
     # ---- what a method calls, in this order
 
@@ -243,8 +253,37 @@ class Federation:
         In a study nodes send exact counts, and what is small over its block is central's to join or to leave out, by
         the limit of the node where central runs. Elsewhere nodes have kept their own minimum.
         """
+        return self._policy.minimum_rows_a_side if self._in_a_study else 0
+
+    @property
+    def least_rows(self) -> int:
+        """Rows that a sum over all hospitals must be about, unless it is about none; 0 if any may be.
+
+        As ``least``: in a study, what is small is central's to join or to leave out.
+        """
+        return self._policy.minimum_rows if self._in_a_study else 0
+
+    def write_without(self, **reduced: Callable[[Any], Any]) -> None:
+        """Reduce parts of what the method carries before they are written into a result: they may hold small cells.
+
+        This is done where nodes answer under masks, and the node where central runs has a minimum for small cells. A
+        checkpoint holds all; it lies at that node until the job ends.
+
+        Args:
+            reduced: by name of the part, a function that returns what is written of it, with which the job can be
+                resumed.
+        """
+        self._reduced = reduced
+
+    @property
+    def _in_a_study(self) -> bool:
+        return self._tasks.masks is not None and self._tasks.masks.mode == "pinned"
+
+    @property
+    def hides_totals(self) -> bool:
+        """Whether the job is in a study that answers sums over rows only, see ``secagg.study.TOTALS``."""
         masks = self._tasks.masks
-        return self._policy.minimum_rows_a_side if masks is not None and masks.mode == "pinned" else 0
+        return masks is not None and masks.hospital_totals == HIDDEN
 
     @property
     def history(self) -> Sequence[Mapping[str, Any]]:
@@ -378,6 +417,8 @@ class Federation:
                 return
             self._tasks.round = t
             self._started = vantage6_api.now(self._client)
+            if self._recoverable:  # a round needs no more than what it sends
+                self._aggregation.let_join(t)
             yield t
             if len(self.history) != t:
                 raise RuntimeError(f"{self._method} must call federation.record once in each round; see round {t}")
@@ -737,6 +778,10 @@ class Federation:
         return self._ended(final, {**self._progress.snapshot(), **learned})
 
     def _ended(self, final: dict[str, Any] | None, learned: Mapping[str, Any], away: bool = False) -> dict[str, Any]:
+        if self._reduced and self._tasks.masks is not None and self._policy.minimum_rows_a_side:
+            carried = checkpoint.from_json(learned["state"])
+            carried |= {name: reduce(carried[name]) for name, reduce in self._reduced.items()}
+            learned = {**learned, "state": checkpoint.to_json(carried)}
         left = "the server is away" if away and self._tasks.stateful else None
         if not away:
             try:

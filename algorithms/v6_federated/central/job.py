@@ -51,6 +51,7 @@ def central(
     common: type[Common] | None = None,
     check: Callable[[Any], None] = lambda settings: None,
     not_in_a_study: Callable[[Any], str] = lambda settings: "",
+    of_hospitals: Callable[[Any], str] = lambda settings: "",
 ) -> Any:
     """Make ``function(federation, *, settings...)`` a central function of vantage6: ``central(client, **settings)``.
 
@@ -80,6 +81,8 @@ def central(
         check: raises a SafeError for settings that do not fit each other.
         not_in_a_study: says of settings why they cannot be used with aggregation=pinned, and what to use in their
             place; empty if they can.
+        of_hospitals: says of settings which sums are no sums over rows, and what serves instead in a study that answers
+            sums over rows only (``hospital_totals=hidden``); empty if all are.
 
     Returns:
         The central function. Its attributes ``settings``, ``check``, ``supervised``, ``recoverable`` and others hold
@@ -97,6 +100,7 @@ def central(
             common=common,
             check=check,
             not_in_a_study=not_in_a_study,
+            of_hospitals=of_hospitals,
         )
     method_function = function
     if common is None and private:
@@ -120,6 +124,11 @@ def central(
         """What a function that a task may call, which its package exports, declares as its sums."""
         found: Declaration | None = getattr(getattr(sys.modules[package], name, None), "sums", None)
         return found
+
+    def instead(name: str) -> str:
+        """What serves in its place where only sums over rows are answered."""
+        said: str = getattr(getattr(sys.modules[package], name, None), "instead", "")
+        return said
 
     def check_all(checked: Any) -> None:
         if (why := why_single(checked)) and checked.aggregation in ("masked", "pinned"):
@@ -160,7 +169,8 @@ def central(
             check_all(checked)
             single = why_single(checked)
             plan = plan_of(checked)
-            federation = Federation(client, method, checked, supervised, single, missing, plan, check_study, declared)
+            of_sums = check_study, declared, of_hospitals, instead, recoverable
+            federation = Federation(client, method, checked, supervised, single, missing, plan, *of_sums)
         except ValueError as error:
             raise UserInputError(str(error)) from None
         limit_threads()  # with another number of threads, eigenvectors differ in their last bits
@@ -192,7 +202,7 @@ def central(
     call.settings, call.check = accepted, check_all
     call.supervised, call.recoverable = supervised, recoverable
     call.single_answers = "" if callable(single_answers) else single_answers  # whatever the settings are
-    call.why_single = why_single
+    call.why_single, call.of_hospitals = why_single, of_hospitals
     call.private, call.plan_of, call.missing, call.known_as = bool(private), plan_of, missing, known_as
     return call
 

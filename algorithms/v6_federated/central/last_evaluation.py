@@ -11,10 +11,12 @@ from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer
 from v6_federated.central.masking import Masks
 from v6_federated.central.rounds import Group
+from v6_federated.central.sums_of_rows import FEWEST
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.models import Model, details, metrics
-from v6_federated.privacy.summands import Item, each
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.summands import Item, Part, each
 
 POOLED = "each hospital finds its own results in its folder"
 
@@ -82,6 +84,9 @@ class LastEvaluation:
             shown["curves"] = details.curves([d for d in found if "counts" in d], evaluations)
         if self._spec.subgroup is not None:
             counts = [d["subgroups"] for d in found if "subgroups" in d]
+            if masked := [d["contributes"] for d in found if "contributes" in d]:
+                several = np.sum(masked, axis=0) >= FEWEST
+                counts = [np.where(several[:, None, None], c, 0) for c in counts]
             shown["subgroups"] = details.subgroups(self._spec.subgroup, self._spec.levels, counts)
         single = [a for a in answers if not a.members]
         if not single:
@@ -99,8 +104,13 @@ class LastEvaluation:
         if not answer.members:
             return _sent(answer)
         sums = answer.values["sums"]
-        items: list[Item] = [i for name, of in each(details.summands(*self._sizes)) for i in of.items(name, None)]
-        return {item.name: np.asarray(item.parts()[0].of(sums)) for item in items}
+        declared = details.summands(*self._sizes, hospitals=self._job.counts_hospitals)
+        items: list[Item] = [i for name, of in each(declared) for i in of.items(name, None)]
+        found = {item.name: np.asarray(item.parts()[0].of(sums)) for item in items}
+        if self._masks is None or self._masks.mode != "pinned" or not found:
+            return found
+        confusion = np.asarray(sums[Part("evaluation.confusion", "one", 64).key])
+        return details.of_a_block(found, confusion, Policy.of_node(), self._masks.rounding)
 
     def _own(self, answer: Answer) -> dict[str, Any]:
         """One hospital's own results."""

@@ -19,6 +19,8 @@ from v6_federated.central.answer import Answer, refusal
 from v6_federated.messages import codec
 from v6_federated.models import metrics
 from v6_federated.privacy import sums as summing
+from v6_federated.privacy.policy import Policy
+from v6_federated.privacy.rounding import Rounding
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.summands import FIRST, LEAST, MORE, MOST, Item, Layout, Part
 from v6_federated.privacy.sums import Sums
@@ -51,6 +53,9 @@ class Masks:
             noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
         bands: in how many bands the nodes count scores; None if their numbers differ, and no AUC is computed.
         colluders: hospitals of a block that its study assumes to work with the server; the others share the noise.
+        hospital_totals: whether sums may tell totals of single hospitals, by the word of the study; empty without one.
+        absent: first members of blocks that were not whole when the job began. They are among the lost ones, and may
+            take part later, see ``joined``.
     """
 
     mode: str
@@ -64,6 +69,8 @@ class Masks:
     noise: float = 0.0
     colluders: int = 0
     bands: int | None = None
+    hospital_totals: str = ""
+    absent: list[int] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -73,7 +80,8 @@ class Masks:
 
         Args:
             mode: "masked" or "pinned".
-            hellos: ``entry``, ``block`` and ``score_bands`` of each organization that answered.
+            hellos: ``entry``, ``block``, ``score_bands`` and, in a study, ``hospital_totals`` of each organization that
+                answered.
             least: organizations that a block must have at the node where central runs.
             silent: ids of the job's organizations that did not answer. Their blocks are lost.
 
@@ -122,7 +130,14 @@ class Masks:
         why = f"organizations {[*silent]} did not answer when the job began, and this block is not whole without them"
         bands = {said["score_bands"] for said in hellos.values()}
         same = bands.pop() if len(bands) == 1 else None
-        return cls(mode, blocks + parts, lost={part[0]: why for part in parts}, bands=same), rosters
+        words = {said.get("hospital_totals") or "" for said in hellos.values()}
+        if len(words) > 1 or ("" in words) != (mode == "masked"):
+            raise CollectResultsError(
+                "nodes have accepted studies with another hospital_totals; accept the same study everywhere"
+            )
+        lost = {part[0]: why for part in parts}
+        found = cls(mode, blocks + parts, lost=lost, bands=same, hospital_totals=words.pop(), absent=[*lost])
+        return found, rosters
 
     # ---- whom to ask
 
@@ -156,6 +171,36 @@ class Masks:
             why: for the history.
         """
         self.lost.setdefault(self.block_of(organization)[0], why)
+
+    def wait_for(self, organization: int, why: str) -> None:
+        """Leave a block out that has not agreed on keys, until it does.
+
+        Args:
+            organization: one of the block.
+            why: for the history.
+        """
+        self.lose(organization, why)
+        if (first := self.block_of(organization)[0]) not in self.absent:
+            self.absent.append(first)
+
+    @property
+    def waiting(self) -> list[int]:
+        """The organizations of blocks that were not whole when the job began."""
+        return [k for block in self.blocks if block[0] in self.absent for k in block]
+
+    def joined(self, found: "Masks", confirmed: Collection[int]) -> None:
+        """Let blocks take part from now on.
+
+        Args:
+            found: the blocks of all organizations that have been waited for, as they are known by now.
+            confirmed: first members of those whose nodes have agreed on keys.
+        """
+        self.blocks = [block for block in self.blocks if block[0] not in self.absent] + found.blocks
+        self.lost = {first: why for first, why in self.lost.items() if first not in self.absent} | found.lost
+        self.absent = [first for first in found.lost if first not in confirmed]
+        self.tags |= {first: tags for first, tags in found.tags.items() if first in confirmed}
+        if found.bands != self.bands:
+            self.bands = None
 
     # ---- what to ask for
 
@@ -283,10 +328,24 @@ class Masks:
                 sigma = self.noise * math.sqrt(parts_of_a_row * self.noises(nodes))
                 values["evaluation"] = metrics.of_noisy_sums(evaluation, sigma)
             else:
-                of = metrics.regression_of_sums if "confusion" not in evaluation else metrics.of_sums
-                values["evaluation"] = of(evaluation)
+                counts = "confusion" in evaluation
+                values["evaluation"] = (
+                    metrics.of_sums(evaluation, self.rounding) if counts else metrics.regression_of_sums(evaluation)
+                )
         up, down = sum(a.bytes_up for a in answers), sum(a.bytes_down for a in answers)
         return Answer(block[0], n, arrays, {**values, "sums": found}, up, down, function, tuple(block))
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """How central rounds counts of evaluations over a block of a study, by the limits of the node where it runs.
+
+        None if nodes have rounded their own, or need not. In contrast to these, the sum is rounded to the nearest
+        multiple: no others are added to it.
+        """
+        policy = Policy.of_node()
+        if self.mode != "pinned" or not policy.round_evaluations:
+            return None
+        return Rounding(policy.minimum_rows_a_class, policy.minimum_rows_a_class // 2)
 
     def noises(self, nodes: int) -> float:
         """Say how much noise a block's sum has, if its nodes share noise where they can.
@@ -327,6 +386,8 @@ class Masks:
             "noise": self.noise,
             "colluders": self.colluders,
             "bands": self.bands,
+            "hospital_totals": self.hospital_totals,
+            "absent": self.absent,
         }
 
     @classmethod
@@ -351,6 +412,8 @@ class Masks:
             kept["noise"],
             kept["colluders"],
             kept["bands"],
+            kept["hospital_totals"],
+            kept["absent"],
         )
 
 

@@ -32,6 +32,7 @@ from v6_federated.models import metrics, outcomes
 from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.privacy.secagg.study import TOTALS
 
 Ask = Callable[[Group], list[Answer]]  # returns usable answers, enough of them, by ascending id
 Agree = Callable[[Job, Sequence[Answer]], Job]
@@ -118,13 +119,14 @@ def first_job(
     )
 
 
-def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
+def describe(job: Job, raw: bool, ask: Ask, organizations: Sequence[int] | None = None) -> list[Answer]:
     """Have the nodes describe their data.
 
     Args:
         job: what central tells the nodes.
         raw: whether preprocessing steps follow.
         ask: sends a request to nodes.
+        organizations: ids of those that are asked; None means all that train.
 
     Returns:
         Their descriptions.
@@ -150,13 +152,15 @@ def describe(job: Job, raw: bool, ask: Ask) -> list[Answer]:
                 "absent",
                 "subgroup",
                 "score_bands",
+                "hospital_totals",
             )
         ),
         minimum_rows=job.minimum_rows or 1,
         validate=lambda answer: _wrong_description(answer.values, raw, asked, most),
         without_rows=job.aggregation != "plain",
     )
-    return ask(Group("describe", job.participants, job, {"raw": raw}, expected=expected))
+    who = job.participants if organizations is None else organizations
+    return ask(Group("describe", who, job, {"raw": raw}, expected=expected))
 
 
 def prepare(
@@ -375,7 +379,7 @@ def _is_hello(values: Mapping[str, Any]) -> bool:
         Entry.from_json(values.get("entry"))
     except SafeError:
         return False
-    return texts and named and counted
+    return texts and named and counted and values.get("hospital_totals") in (None, *TOTALS)
 
 
 def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:

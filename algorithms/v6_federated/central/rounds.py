@@ -11,6 +11,7 @@ import numpy as np
 
 from v6_federated.base import vantage6_api
 from v6_federated.base.arrays import Array
+from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_organization, refusal
 from v6_federated.central.bounds import Bounds, Measures, norms
 from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
@@ -24,7 +25,8 @@ from v6_federated.messages.job import Job
 from v6_federated.messages.settings import LARGE, Record
 from v6_federated.models import questions
 from v6_federated.models.questions import Asked
-from v6_federated.privacy.summands import Declaration, Layout
+from v6_federated.privacy.secagg.study import HIDDEN
+from v6_federated.privacy.summands import Declaration, Layout, not_in_rows
 
 GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
@@ -99,6 +101,7 @@ class RoundTasks:
         job: Job,
         history: History,
         declared: Callable[[str], Declaration | None] = lambda function: None,
+        instead: Callable[[str], str] = lambda function: "",
     ) -> None:
         """Begin without tasks.
 
@@ -109,8 +112,9 @@ class RoundTasks:
             job: what the first task tells the nodes.
             history: records which answers are missing, and the bytes of the preparation.
             declared: what a partial function's answer is a sum of; None if it answers alone.
+            instead: what serves in place of a partial function where only sums over rows are answered.
         """
-        self.declared = declared
+        self.declared, self._instead = declared, instead
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
         self.newest: Array | None = None
@@ -118,6 +122,8 @@ class RoundTasks:
         self._client, self._tolerance, self._bounds, self._history = client, tolerance, bounds, history
         self._dispatcher = Dispatcher(client, tolerance, bounds)
         self._pending = PendingCalls(self._dispatcher)
+        if job.aggregation == "pinned":
+            self._in_a_study()
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes keep
         self._named: Sequence[dict[str, Any]] = []  # all steps, as they are sent to nodes that keep the large ones
@@ -168,6 +174,11 @@ class RoundTasks:
         calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
         sent = {k: self._sent(group) for group in groups for k in group.organizations}
         answers, more = self._dispatcher.gather([c for c in calls if c.organization not in missing | failed])
+        if self.round == 0 and any(a.values.get("mode") == "pinned" for a in answers):
+            self._in_a_study()
+            needed = needed if by_blocks else self.needed(of)
+        if by_blocks and self.job.aggregation == "pinned":
+            answers, more = self._once_more(calls, answers, {*missing, *failed}, more, counted, needed)
         failed |= more
         missing |= failed
         self._keepers -= {*failed}  # they may have lost what they keep
@@ -194,6 +205,35 @@ class RoundTasks:
             }
             self._bounds.check_norms(place, asked_for, measured)
         return sorted(answers, key=by_organization)
+
+    def _in_a_study(self) -> None:
+        """From now on, rounds do without some of the blocks, unless the job says otherwise."""
+        self._tolerance = self._dispatcher.tolerance = self._tolerance.in_a_study()
+
+    def _once_more(
+        self,
+        calls: Sequence[Call],
+        answers: Sequence[Answer],
+        unasked: AbstractSet[int],
+        failed: dict[int, Unusable],
+        counted: AbstractSet[int],
+        needed: int,
+    ) -> tuple[Sequence[Answer], dict[int, Unusable]]:
+        """If too few blocks are whole, send the same requests to the others again: nodes repeat what they have said."""
+        assert self.masks is not None
+        blocks = [
+            block for block in self.masks.whole(counted) if block[0] not in self.masks.lost and not unasked & {*block}
+        ]
+        for _ in range(self._tolerance.retries):
+            broken = [block for block in blocks if failed.keys() & {*block}]
+            refused = [block for block in broken if any(k in failed and failed[k].refused for k in block)]
+            if len(blocks) - len(broken) >= needed or len(blocks) - len(refused) < needed:
+                break
+            who = {k for block in broken if block not in refused for k in block}
+            again, still = self._dispatcher.gather([call for call in calls if call.organization in who])
+            answers = [*(a for a in answers if a.organization_id not in who), *again]
+            failed = {k: error for k, error in failed.items() if k not in who} | still
+        return answers, failed
 
     # ---- sums over blocks
 
@@ -226,6 +266,9 @@ class RoundTasks:
         if self.declared(group.function) is None:
             return {GLOBAL_MODEL: (self.size,)}
         return {item.name: item.shape for item in self.layout(group).items if item.shape}
+
+    def _not_in_rows(self, function: str, layout: Layout) -> str:
+        return not_in_rows(function, layout, self._instead(function))
 
     def _bands(self, group: Group) -> int:
         """In how many bands an evaluation counts scores: as all nodes do, or in none."""
@@ -476,7 +519,8 @@ class RoundTasks:
 
     def _evaluators_job(self) -> Job:
         """The job for evaluators, which hold no rows out. They are in no block: central sees their evaluations."""
-        return replace(self.job, data=replace(self.job.data, holdout=0.0), aggregation="plain")
+        data = replace(self.job.data, holdout=0.0)
+        return replace(self.job, data=data, aggregation="plain", hospital_totals="")
 
     def expected(
         self,
@@ -531,6 +575,8 @@ class RoundTasks:
             return self._alike(group, group.organizations, arguments, number, name, expected)
         calls = []
         layout, arguments["bands"] = self.layout(group), self._bands(group)
+        if self.masks.hospital_totals == HIDDEN and (reason := self._not_in_rows(group.function, layout)):
+            raise SafeError(reason)  # as each node would say
         for block in self.masks.whole(group.organizations):
             sums = self.masks.request(group.function, block, layout, group.exponent)
             arguments["sums"] = sums.to_json()
@@ -615,6 +661,9 @@ class RoundTasks:
         self._bounds.restore(kept["bounds"])
         if kept["masks"] is not None:
             self.masks = Masks.restored(kept["masks"])
+            self.job = replace(self.job, hospital_totals=self.masks.hospital_totals)
+        if self.job.aggregation == "pinned":
+            self._in_a_study()
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
         """Restore how many rows each node has.

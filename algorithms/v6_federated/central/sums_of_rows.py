@@ -16,9 +16,10 @@ from v6_federated.base.errors import SafeError
 from v6_federated.central import preparation
 from v6_federated.central.answer import Answer
 from v6_federated.central.rounds import Group
-from v6_federated.data import pca
+from v6_federated.data import pca, small_cells
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
+from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.summands import Part
 
 FEWEST = 3  # hospitals that must have enough rows of a level: the sum would be about one or two of them, others say 0
@@ -30,6 +31,8 @@ class SumsOfRows:
     Attributes:
         ask: sends a request to the nodes, and returns the sums of their blocks.
         levels: the levels of each column of words that some node has named.
+        mode: "masked", or "pinned" in a study. There nodes send exact counts, of which this code rounds, or leaves out,
+            what is small over a block, by the limits of the node where central runs.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class SumsOfRows:
         ask: Callable[[Group], list[Answer]],
         levels: Mapping[str, Sequence[str]],
         bounds: Mapping[str, Sequence[float]] | None = None,
+        mode: str = "masked",
     ) -> None:
         """Begin without statistics.
 
@@ -44,9 +48,12 @@ class SumsOfRows:
             ask: sends a request to the nodes, and returns the sums of their blocks.
             levels: the levels of each column of words.
             bounds: the smallest and the largest number of each column of numbers, if operators have declared them.
+            mode: "masked" or "pinned".
         """
-        self.ask, self.levels, self.bounds = ask, levels, bounds or {}
+        self.ask, self.levels, self.bounds, self.mode = ask, levels, bounds or {}, mode
         self._squares: Array | None = None  # of all columns about their means, over all rows
+        self._of_blocks: dict[int, tuple[Array, Array]] = {}  # sums, and squares about the mean, by first organization
+        self._multiplied = 0  # columns of blocks whose products were asked for
 
     def __call__(
         self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
@@ -78,12 +85,24 @@ class SumsOfRows:
             width = d if name != "present" else len(arguments["columns"])
             return self._moments(name, width, ask)
         if name == "below":
-            return [_with(a, {"below": _sum(a, "below")}, step=int(_sum(a, "step"))) for a in ask()]
+            return [self._below(a) for a in ask()]
         if name == "classes":
-            return [_with(a, {name: _sum(a, name)}) for a in ask()]
+            return [_with(a, {name: self._enough(_sum(a, name), Policy.of_node().minimum_rows_a_class)}) for a in ask()]
         if name == "levels":
             return self._levels(job, organizations, arguments["columns"], arguments.get("counts", False), ask)
-        return self._products(name, d, ask, **arguments)
+        return self._products(job, name, d, ask, **arguments)
+
+    def _enough(self, counts: Array, least: int) -> Array:
+        """Counts over a block, in a study 0 where they are smaller than the least."""
+        return np.where(counts < least, 0, counts) if self.mode == "pinned" else counts
+
+    def _below(self, answer: Answer) -> Answer:
+        """A block's histogram."""
+        below = _sum(answer, "below")
+        if self.mode != "pinned":
+            return _with(answer, {"below": below}, step=int(_sum(answer, "step")))
+        m = Policy.of_node().minimum_rows_a_class
+        return _with(answer, {"below": m * np.round(below / m).astype(np.int64)}, step=m)
 
     def _bounds(self, organizations: Sequence[int], columns: Sequence[str]) -> list[Answer]:
         """What operators have declared; no node is asked."""
@@ -106,10 +125,15 @@ class SumsOfRows:
         found = []
         for a in _as_one(before, ask(center=mean)):
             n, first, second = _sums(a)
+            if name == "present":
+                n = self._enough(n, Policy.of_node().minimum_rows)
+                first, second = np.where(n > 0, first, 0), np.where(n > 0, second, 0)
             own = first / np.maximum(n, 1)
             arrays = {"mean": mean + own, "squares": np.maximum(second - n * np.square(own), 0)}
             if name != "present":
                 found.append(_with(a, {**codec.two_parts("mean", arrays["mean"]), "squares": arrays["squares"]}))
+                if name == "moments":
+                    self._of_blocks[a.organization_id] = n * arrays["mean"], arrays["squares"]
             else:
                 found.append(_with(a, {**arrays, "count": n}))
         if name == "moments":
@@ -138,16 +162,21 @@ class SumsOfRows:
         places = [(c, level) for c, levels in known.items() for level in levels]
         found = []
         answers = ask(known=known, counts=True)
-        several = np.sum([_sum(a, "contributes") for a in answers], axis=0) >= FEWEST
+        several: Array = np.ones(len(places), bool)
+        if job.counts_hospitals:
+            several = np.sum([_sum(a, "contributes") for a in answers], axis=0) >= FEWEST
         for a in answers:
             rows_of: dict[str, dict[str, int]] = {c: {} for c in columns}
-            for (c, level), rows in zip(places, np.where(several, _sum(a, "counts"), 0).tolist(), strict=True):
+            counted = self._enough(np.where(several, _sum(a, "counts"), 0), Policy.of_node().minimum_rows_a_class)
+            for (c, level), rows in zip(places, counted.tolist(), strict=True):
                 if rows or (not counts and level not in filled[c]):
                     rows_of[c][level] = rows if counts else 1
             found.append(_with(a, {}, levels=rows_of))
         return found
 
-    def _products(self, name: str, d: int, ask: Callable[..., list[Answer]], **arguments: Any) -> list[Answer]:
+    def _products(
+        self, job: Job, name: str, d: int, ask: Callable[..., list[Answer]], **arguments: Any
+    ) -> list[Answer]:
         """A, or A times a block; their largest numbers follow from the squares that are known."""
         if self._squares is None:
             raise SafeError(f"{name} is asked for before the moments of the columns; ask for moments first")
@@ -156,8 +185,52 @@ class SumsOfRows:
         if name == "product":
             Q = pca.read_block(d, arguments.get("draw"), arguments.get("block"))
             most = float(np.sqrt(most * scaled.sum()) * np.linalg.norm(Q, axis=0).max(initial=0.0))
+            self._multiplied += Q.shape[1]
         e = int(np.clip(np.ceil(np.log2(most)) + 1 if most > 0 else -64, -64, 64))
-        return [_with(a, {name: _sum(a, name, e)}) for a in ask(e)]
+        least = Policy.of_node().minimum_rows_a_side
+        levels = self._levels_of(job, d) if least else None
+        if levels is None:
+            return [_with(a, {name: _sum(a, name, e)}) for a in ask(e)]
+        if name == "product":
+            if 2 * self._multiplied > d:
+                raise SafeError(
+                    "so many products with columns of levels would tell how many rows have two of them, also of single "
+                    "patients; use solver=exact, from whose result small numbers are left out, or fewer components"
+                )
+            return [_with(a, {name: _sum(a, name, e)}) for a in ask(e)]
+        mean, scale = arguments["mean"], arguments["scale"]
+        answers = ask(e)
+        return [_with(a, {name: self._without_small(_sum(a, name, e), a, mean, scale, levels, least)}) for a in answers]
+
+    def _levels_of(self, job: Job, d: int) -> tuple[Array, Array, list[str]] | None:
+        """What each column is made of, see ``small_cells.groups_of``; None if the columns have no names."""
+        names = job.data.features
+        if names is None:
+            return None
+        found = small_cells.groups_of(job.data.preprocess, names, job.data.categories or ())
+        return found if len(found[0]) == d else None
+
+    def _without_small(
+        self,
+        triangle: Array,
+        answer: Answer,
+        mean: Array,
+        scale: Array,
+        levels: tuple[Array, Array, list[str]],
+        least: int,
+    ) -> Array:
+        """A block's A with no small cell in a table of two columns of levels."""
+        if answer.organization_id not in self._of_blocks:
+            raise SafeError("covariance is asked for before the moments of the columns; ask for moments first")
+        sums, squares = self._of_blocks[answer.organization_id]
+        d, n = len(mean), answer.n
+        at = np.triu_indices(d)
+        A = np.zeros((d, d))
+        A[at] = triangle
+        products = A * np.outer(scale, scale) + np.outer(sums, mean) + np.outer(mean, sums) - n * np.outer(mean, mean)
+        change = small_cells.changed(products, n, sums, squares, *levels, least)
+        found: Array = (A + change / np.outer(scale, scale))[at]
+        return found
 
 
 def _filled(job: Job, column: str) -> set[str]:

@@ -1,11 +1,12 @@
 """Which missing answers a round tolerates."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from v6_federated.messages.common import Common
 
 ROUND_TIMEOUT = 3600.0  # seconds, of a job on real nodes that sets none: a silent node must not hold it up for ever
+OF_BLOCKS = 0.6  # of the blocks of a study must answer, if the job does not say how many
 LOOK_SECONDS = 10.0  # at most, between checks whether the nodes that have not answered are still online
 
 
@@ -15,7 +16,8 @@ class Tolerance:
 
     Attributes:
         round_timeout: seconds that a call may take; None means any time.
-        min_responses: share (up to 1) or number of the asked nodes that must answer.
+        min_responses: share (up to 1) or number of the asked nodes that must answer; None: all, but in a study
+            ``OF_BLOCKS``.
         retries: further attempts after a failure.
         cooldown_rounds: rounds in which a node that has failed is not asked.
         offline_timeout: seconds that a node may be offline while it is waited for.
@@ -23,7 +25,7 @@ class Tolerance:
     """
 
     round_timeout: float | None
-    min_responses: float
+    min_responses: float | None
     retries: int
     cooldown_rounds: int
     offline_timeout: float
@@ -48,7 +50,19 @@ class Tolerance:
     @property
     def strict(self) -> bool:
         """Whether every node that is asked must answer."""
-        return self.min_responses == 1
+        return self._wanted == 1
+
+    @property
+    def _wanted(self) -> float:
+        return 1.0 if self.min_responses is None else self.min_responses
+
+    def in_a_study(self) -> "Tolerance":
+        """The same in a study: in some rounds a hospital is down, and each costs its whole block.
+
+        Returns:
+            The tolerance.
+        """
+        return replace(self, min_responses=OF_BLOCKS) if self.min_responses is None else self
 
     @property
     def look(self) -> float:
@@ -64,5 +78,5 @@ class Tolerance:
         Returns:
             How many of them must answer.
         """
-        wanted = math.ceil(self.min_responses * asked - 1e-9) if self.min_responses <= 1 else int(self.min_responses)
+        wanted = math.ceil(self._wanted * asked - 1e-9) if self._wanted <= 1 else int(self._wanted)
         return min(asked, max(wanted, self.at_least, 1))

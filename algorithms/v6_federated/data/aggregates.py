@@ -33,6 +33,7 @@ def statistic(
     arrays: Mapping[str, Array],
     pause: Callable[[], None] = lambda: None,
     quiet: bool = False,
+    in_a_study: bool = False,
 ) -> dict[str, Any]:
     """Compute a statistic of a node's training rows.
 
@@ -46,6 +47,7 @@ def statistic(
             and for the latter ``block`` (d, l).
         pause: is called before each column of a histogram and each block of rows; it may end the task.
         quiet: whether columns in which too few rows have a value count as empty, instead of a refusal.
+        in_a_study: whether nothing is rounded or left out by its count: central's code does, over a block.
 
     Returns:
         "moments": ``mean``, ``mean_rest`` and ``squares`` of all columns of numbers, see ``pca.moments``.
@@ -62,12 +64,15 @@ def statistic(
     _check_shapes(name, columns, len(features.names), arrays)
     _check_size(name, features, policy, columns, arrays)
     if name == "levels":
-        return {"levels": {c: _levels(c, features, policy, counts, pause) for c in columns}}
+        least = 1 if in_a_study else policy.minimum_rows_a_class
+        return {"levels": {c: _levels(c, features, policy, counts, pause, least) for c in columns}}
     if name == "present":
-        return _present(features, policy, columns, quiet)
+        return _present(features, policy, columns, quiet, 1 if in_a_study else policy.minimum_rows)
     if name == "below":
-        step = {"step": policy.minimum_rows_a_class}  # bins of fewer rows than this say nothing more
-        return {"below": _below(features, policy, columns, arrays["lower"], arrays["upper"], pause, quiet), **step}
+        m = 1 if in_a_study else policy.minimum_rows_a_class  # bins of fewer rows than this say nothing more
+        few = 1 if in_a_study else policy.minimum_rows
+        below = _below(features, policy, columns, arrays["lower"], arrays["upper"], pause, quiet, m, few)
+        return {"below": below, "step": m}
     if name == "moments":  # of the columns of numbers, which must be complete
         numbers = Features(features.numeric, features.numbers(), {})
         numbers.check_complete("standardize or pca")
@@ -88,19 +93,19 @@ def statistic(
     return {"product": pca.product(features.X, mean, scale, arrays["block"], pause)}
 
 
-def class_counts(y: Array, classes: int, policy: Policy) -> Array:
+def class_counts(y: Array, classes: int, least: int) -> Array:
     """Count the training rows of each class.
 
     Args:
         y: indices of classes (n,).
         classes: number of classes, c.
-        policy: the limits of the node's operator.
+        least: rows that a class must have; 1 in a study, where central's code leaves out what is small over a block.
 
     Returns:
-        The counts (c,); 0 for a class that fewer rows have than a class must have.
+        The counts (c,); 0 for a class that fewer rows have.
     """
     counts = np.bincount(y, minlength=classes)
-    return np.where(counts >= policy.minimum_rows_a_class, counts, 0).astype(np.int64)
+    return np.where(counts >= least, counts, 0).astype(np.int64)
 
 
 def about(X: Array, center: Array) -> dict[str, Any]:
@@ -193,7 +198,9 @@ def check_categories(columns: Sequence[str], raw: Features, policy: Policy) -> N
             policy.check_classes(pd.Series(raw.numbers([column])[:, 0]).nunique(), f"the column {column}")
 
 
-def _levels(column: str, features: Features, policy: Policy, counts: bool, pause: Callable[[], None]) -> dict[str, int]:
+def _levels(
+    column: str, features: Features, policy: Policy, counts: bool, pause: Callable[[], None], least: int
+) -> dict[str, int]:
     """The levels that enough rows have, with their counts if they are asked for, otherwise with 1."""
     pause()
     if column in features.words:
@@ -202,18 +209,18 @@ def _levels(column: str, features: Features, policy: Policy, counts: bool, pause
         values = np.asarray([shortest(v) for v in features.numbers([column])[:, 0] if not np.isnan(v)], dtype=str)
     found, rows = np.unique(values, return_counts=True)
     policy.check_classes(len(found), f"the column {column}")
-    named = rows >= policy.minimum_rows_a_class
+    named = rows >= least
     return {str(v): int(c) if counts else 1 for v, c in zip(found[named], rows[named], strict=True)}
 
 
-def _present(features: Features, policy: Policy, columns: Sequence[str], quiet: bool) -> dict[str, Any]:
+def _present(features: Features, policy: Policy, columns: Sequence[str], quiet: bool, least: int) -> dict[str, Any]:
     """Number of the values that are not missing, their mean, and their sum of squares about it, (c,) each."""
     X = features.numbers(columns)
     given = ~np.isnan(X)
     if quiet:
-        given = given & (given.sum(axis=0) >= policy.minimum_rows)
+        given = given & (given.sum(axis=0) >= least)
     count = given.sum(axis=0)
-    policy.check_values([c for c, n in zip(columns, count, strict=True) if 0 < n < policy.minimum_rows])
+    policy.check_values([c for c, n in zip(columns, count, strict=True) if 0 < n < least])
     mean = np.where(given, X, 0).sum(axis=0) / np.maximum(count, 1)
     squares = np.square(np.where(given, X - mean, 0)).sum(axis=0)
     return {"count": count, "mean": mean, "squares": squares}
@@ -227,14 +234,16 @@ def _below(
     upper: Array,
     pause: Callable[[], None],
     quiet: bool,
+    m: int,
+    least: int,
 ) -> Array:
-    """How many values lie up to each edge, (c, EDGES), rounded to a multiple of the rows that a class must have."""
-    X, m = features.numbers(columns), policy.minimum_rows_a_class
+    """How many values lie up to each edge, (c, EDGES), rounded to a multiple of m."""
+    X = features.numbers(columns)
     counts = np.empty((len(columns), EDGES))
     for i in range(len(columns)):
         pause()
         values = np.sort(X[~np.isnan(X[:, i]), i])
-        few = 0 < len(values) < policy.minimum_rows
+        few = 0 < len(values) < least
         values = values[:0] if few and quiet else values
         policy.check_values([columns[i]] if few and not quiet else [])
         counts[i] = np.searchsorted(values, edges(float(lower[i]), float(upper[i])), side="right")

@@ -22,8 +22,8 @@ def _names(value: Any) -> Any:
 Names = BeforeValidator(_names)
 
 
-def _share_or_number(value: float) -> float:
-    if value > 1 and value != int(value):
+def _share_or_number(value: float | None) -> float | None:
+    if value is not None and value > 1 and value != int(value):
         raise ValueError("it must be a share up to 1 or a whole number")
     return value
 
@@ -149,11 +149,16 @@ class Common(BaseModel):
         Number,
     ] = None
     min_responses: Annotated[
-        float,
-        Field(gt=0, le=LARGE, description="answers that a round needs: a share of the nodes asked, or a number from 2"),
+        float | None,
+        Field(
+            gt=0,
+            le=LARGE,
+            description="answers that a round needs: a share of the nodes asked, or a number from 2 (unset: all; in a "
+            "study 0.6 of the blocks)",
+        ),
         Number,
         AfterValidator(_share_or_number),
-    ] = 1.0
+    ] = None
     retries: Annotated[int, Field(ge=0, le=100, description="times a node that broke down is asked again"), Number] = 1
     cooldown_rounds: Annotated[
         int, Field(ge=0, le=LARGE, description="rounds for which a node that failed is not asked"), Number

@@ -111,6 +111,8 @@ class Job:
         aggregation: what central sees of the nodes' answers: "plain", "masked" or "pinned"; "auto" until the nodes have
             said what they require.
         privacy: what the job asks of a node in all under noise, see ``privacy.dp.plan.Plan``; None without noise.
+        hospital_totals: whether sums may tell totals of single hospitals, as the study of its nodes says; empty without
+            one, and until the nodes have said it.
     """
 
     method: str
@@ -125,6 +127,12 @@ class Job:
     precision: str
     aggregation: str = "plain"
     privacy: dict[str, Any] | None = None
+    hospital_totals: str = ""
+
+    @property
+    def counts_hospitals(self) -> bool:
+        """Whether it is counted how many hospitals have rows of a group or level."""
+        return self.hospital_totals != "hidden"
 
     @property
     def loss(self) -> str:
@@ -135,8 +143,9 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         """The job as JSON, without what most jobs do not say: it goes to every node in every round."""
         data = {name: value for name, value in vars(self.data).items() if name not in SELDOM or value}
+        said = {name: value for name, value in vars(self).items() if name != "hospital_totals" or value}
         return {
-            **vars(self),
+            **said,
             "participants": named(self.participants),
             "evaluators": named(self.evaluators),
             "data": data,
@@ -188,6 +197,7 @@ class Job:
             and isinstance(self.privacy, dict | None)
             and self.precision in [*DTYPES]
             and self.aggregation in AGGREGATIONS
+            and self.hospital_totals in ("", "told", "hidden")
             and self.data.has_types()
         ):
             raise SafeError("a part of the job has the wrong type; it must be as central sends it")

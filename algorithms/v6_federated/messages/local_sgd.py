@@ -78,6 +78,31 @@ class LocalSGD(PlainSGD):
     proximal_mu: ProximalMu = 0.0
 
 
+ONE_STEP = (
+    "use fedavg with one step a round on all rows (FedSGD): epochs=1, without local_steps, batch_size and optimizer"
+)
+RISK_SETS = "for times, use cox with strata=none, on a grid of times that all hospitals share"
+
+
+def one_step(local: LocalSGD) -> bool:
+    """Whether local training is one plain step on all rows: its mean by rows is a step on the rows of all."""
+    return (local.local_steps or local.epochs) == 1 and local.batch_size is None and local.optimizer == "sgd"
+
+
+def of_gradients(asked: Any) -> Literal["row", "hospital"]:
+    """Say what a mean gradient over rows, and their loss, is additive in.
+
+    Args:
+        asked: what the task asks for.
+
+    Returns:
+        "row"; "hospital" if rows of a node are compared with each other, as times are, if a model draws random numbers,
+        and if nodes add noise of their own.
+    """
+    alone = asked.job.loss == "cox" or asked.noisy or asked.random
+    return "hospital" if alone else "row"
+
+
 def of_steps(asked: Any) -> Literal["row", "hospital"]:
     """Say what the mean of models after local training is additive in.
 
@@ -85,8 +110,6 @@ def of_steps(asked: Any) -> Literal["row", "hospital"]:
         asked: what the task asks for, with the setting ``local``.
 
     Returns:
-        "row" if nodes take one plain step on all of their rows, "hospital" otherwise.
+        "row" if nodes take one plain step on all of their rows, see also ``of_gradients``; "hospital" otherwise.
     """
-    local = LocalSGD(**asked.settings.get("local", {}))
-    one = (local.local_steps or local.epochs) == 1 and local.batch_size is None and local.optimizer == "sgd"
-    return "row" if one else "hospital"
+    return of_gradients(asked) if one_step(LocalSGD(**asked.settings.get("local", {}))) else "hospital"

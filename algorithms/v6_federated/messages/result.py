@@ -1,7 +1,7 @@
 """What a result holds. Whoever reads one that may have been changed checks it by this description."""
 
 from dataclasses import fields
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
@@ -120,6 +120,13 @@ class UsedSettings(_Part):
     preprocess: list[str | dict[str, Any]] = []
 
 
+class Seen(_Part):
+    """What central saw of the nodes' answers."""
+
+    aggregation: Literal["plain", "masked", "pinned"] = "plain"
+    hospital_totals: Literal["told", "hidden"] | None = None
+
+
 class Phases(_Part):
     """Bytes of what belongs to no round."""
 
@@ -207,6 +214,7 @@ class ResultForm(_Part):
     ended: str = ""
     image: Image | None = None
     experiment: Origin = Origin()
+    privacy: Seen | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> "ResultForm":

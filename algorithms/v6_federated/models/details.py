@@ -4,6 +4,7 @@ The ROC and the precision-recall curve follow from the counts by class and band 
 see ``metrics``; nothing more leaves a node for them.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,10 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.models import Model, metrics
 from v6_federated.models.linear import predicted
-from v6_federated.privacy.levels import countable
+from v6_federated.privacy.levels import countable, left_out
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.rounding import Rounding
-from v6_federated.privacy.summands import Additive, Count, Declared, Sum
+from v6_federated.privacy.summands import Additive, Count, Declared, Sum, each
 
 PROBABILITIES = 28  # e of sums of probabilities: up to 2^35 rows, exact to 2^-28
 BINS = 10  # of the probability of class 1
@@ -54,15 +55,20 @@ def calibration(model: Model, w: Any, X: Array, y: Array, rounding: Rounding | N
     counts = np.bincount(bins + BINS * (y == 1), minlength=2 * BINS)
     predictions = np.bincount(bins, p, minlength=BINS)
     brier = float(np.square(p - y).sum())
-    if rounding:  # a sum of probabilities would tell that of the only row in its bin
-        counts = rounding.counts(counts)
-        predictions = MIDDLES * counts.reshape(2, BINS).sum(axis=0)
+    if rounding:
+        counts, predictions = _rounded(counts, rounding)
         brier = len(y) * rounding.loss(brier / len(y), len(y), GUESSING)
     return {"counts": counts.reshape(2, BINS), "predicted": predictions, "brier": np.array([brier])}
 
 
+def _rounded(counts: Array, rounding: Rounding) -> tuple[Array, Array]:
+    """Rounded counts by class and bin, and the sums of probabilities: those of single rows would tell these rows."""
+    counts = rounding.counts(counts.ravel()).reshape(2, BINS)
+    return counts, MIDDLES * counts.sum(axis=0)
+
+
 def by_level(
-    model: Model, w: Any, X: Array, y: Array, said: Array, levels: Sequence[str], classes: int, policy: Policy,
+    model: Model, w: Any, X: Array, y: Array, said: Array, levels: Sequence[str], classes: int, policy: Policy | None,
     rounding: Rounding | None = None,
 ) -> Array:  # fmt: skip
     """Count predictions by true class, for each level of a column.
@@ -78,20 +84,14 @@ def by_level(
         said: the level of each row (n,), None if it is missing.
         levels: the levels that are counted.
         classes: number of classes, c.
-        policy: the operator's limits.
+        policy: the operator's limits; None in a study, where all levels are counted, see ``of_a_block``.
         rounding: how the node rounds counts; None means that nothing is rounded.
 
     Returns:
         Counts (levels, c, c), true class by predicted class, int64; zeros for a level that is not counted.
     """
-
-    def few(of_class: Array) -> Any:
-        """Whether (..., c) rows by class are too few, although there are some."""
-        rows = of_class.sum(axis=-1)
-        some = (of_class > 0) & (of_class < policy.minimum_rows_a_class)
-        return ((rows > 0) & (rows < policy.minimum_rows)) | some.any(axis=-1)
-
-    guess, counted = predicted(model.scores(w, X)), countable(said, y, few)
+    guess = predicted(model.scores(w, X))
+    counted = {*levels} if policy is None else countable(said, y, functools.partial(_few, policy))
     found = np.zeros((len(levels), classes, classes), np.int64)
     for confusion, level in zip(found, levels, strict=True):
         if level in counted:
@@ -100,6 +100,41 @@ def by_level(
     if rounding:
         found = np.array([rounding.confusion(c) if c.any() else c for c in found]).reshape(found.shape)
     return found
+
+
+def _few(policy: Policy, of_class: Array) -> Any:
+    """Whether (..., c) rows by class are too few, although there are some."""
+    rows = of_class.sum(axis=-1)
+    some = (of_class > 0) & (of_class < policy.minimum_rows_a_class)
+    return ((rows > 0) & (rows < policy.minimum_rows)) | some.any(axis=-1)
+
+
+def of_a_block(
+    found: Mapping[str, Array], confusion: Array, policy: Policy, rounding: Rounding | None
+) -> dict[str, Array]:
+    """Round and leave out what is small over a block of a study, whose nodes have sent exact counts.
+
+    Args:
+        found: the sums over the block, by name.
+        confusion: of all rows of the block (c, c), before it is rounded.
+        policy: the limits of the node where central runs.
+        rounding: how counts are rounded; None means not at all.
+
+    Returns:
+        The sums, as a node that has all rows of the block would send them outside a study.
+    """
+    kept = dict(found)
+    if "counts" in found and rounding:
+        kept["counts"], kept["predicted"] = _rounded(np.asarray(found["counts"]), rounding)
+    if "subgroups" in found:
+        of_levels = np.asarray(found["subgroups"])
+        rows = of_levels.sum(axis=2)
+        out = left_out(rows, confusion.sum(axis=1) - rows.sum(axis=0), functools.partial(_few, policy))
+        of_levels = np.where(out[:, None, None], 0, of_levels)
+        if rounding:
+            of_levels = np.array([rounding.confusion(c) if c.any() else c for c in of_levels]).reshape(of_levels.shape)
+        kept["subgroups"] = of_levels
+    return kept
 
 
 def shapes(calibrated: bool, levels: int, classes: int) -> dict[str, tuple[int, ...]]:
@@ -119,40 +154,48 @@ def shapes(calibrated: bool, levels: int, classes: int) -> dict[str, tuple[int, 
     return found | ({"subgroups": (levels, classes, classes)} if levels else {})
 
 
-def summands(calibrated: bool, levels: int, classes: int) -> Declared:
+def summands(
+    calibrated: bool, levels: int, classes: int, counts_of: Additive = "hospital", hospitals: bool = True
+) -> Declared:
     """Declare what ``shapes`` names as sums.
 
     Args:
         calibrated: whether a calibration is asked for.
         levels: number of levels of the subgroups.
         classes: number of classes.
+        counts_of: what counts are additive in, which nodes round themselves outside a study, and what follows from
+            them.
+        hospitals: whether the hospitals with rows of a level are counted.
 
     Returns:
-        The declaration. Counts may be rounded at each node, and what follows from them.
+        The declaration; with subgroups also ``contributes``, whether a node has rows of each level.
     """
     of = shapes(calibrated, levels, classes)
-    sums: dict[str, Additive] = {"predicted": "hospital", "brier": "row"}
-    return {
-        name: Sum(shape, sums[name], PROBABILITIES) if name in sums else Count(shape, "hospital")
+    sums: dict[str, Additive] = {"predicted": counts_of, "brier": "row"}
+    declared: dict[str, Sum | Count] = {
+        name: Sum(shape, sums[name], PROBABILITIES) if name in sums else Count(shape, counts_of)
         for name, shape in of.items()
     }
+    return {**declared, **({"contributes": Count(levels, "hospital")} if levels and hospitals else {})}
 
 
-def zeros(calibrated: bool, levels: int, classes: int) -> dict[str, Array]:
+def zeros(calibrated: bool, levels: int, classes: int, hospitals: bool = True) -> dict[str, Array]:
     """What a node without held-out rows adds to sums.
 
     Args:
         calibrated: whether a calibration is asked for.
         levels: number of levels of the subgroups.
         classes: number of classes.
+        hospitals: as for ``summands``.
 
     Returns:
         Zeros, by name, of the kinds that ``summands`` declares.
     """
-    declared = summands(calibrated, levels, classes)
+    declared = summands(calibrated, levels, classes, hospitals=hospitals)
     return {
-        name: np.zeros(shape, np.int64 if isinstance(declared[name], Count) else np.float64)
-        for name, shape in shapes(calibrated, levels, classes).items()
+        item.name: np.zeros(item.shape, np.int64 if item.unit is None else np.float64)
+        for name, summand in each(declared)
+        for item in summand.items(name, None)
     }
 
 

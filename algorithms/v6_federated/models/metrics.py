@@ -132,7 +132,9 @@ def problems(classes: int) -> int:
     return 1 if classes == 2 else classes if classes <= MOST_CROSSED else 0
 
 
-def summands(classes: int, bands: int, loss: str, regression: bool, noisy: bool) -> Declared:
+def summands(
+    classes: int, bands: int, loss: str, regression: bool, noisy: bool, counts_of: Additive = "hospital"
+) -> Declared:
     """Declare what an evaluation is a sum of: what ``to_sums`` and ``regression_to_sums`` return.
 
     Args:
@@ -141,19 +143,20 @@ def summands(classes: int, bands: int, loss: str, regression: bool, noisy: bool)
         loss: the name of the model's outcome; empty if it has none.
         regression: whether the label is a number.
         noisy: whether nodes add noise, which covers no loss.
+        counts_of: what counts are additive in, which nodes round themselves outside a study.
 
     Returns:
-        The declaration. Counts may be rounded at each node; labels, and so the sums of a regression, have any size.
+        The declaration. Labels, and so the sums of a regression, have any size.
     """
     if regression:  # a part of the likelihood and pairs of rows are a hospital's own
         additive: Additive = "hospital" if loss == "cox" else "row"
         return {"n": Count(), **{name: Sum(additive=additive) for name in SUMMED[loss]}}
     counts: Declared = {
         "n": Count(),
-        "confusion": Count(confusion_shape(classes), "hospital"),
-        "bands": Count((problems(classes), 2, bands), "hospital"),
+        "confusion": Count(confusion_shape(classes), counts_of),
+        "bands": Count((problems(classes), 2, bands), counts_of),
     }
-    return counts if noisy else {**counts, "loss": Sum(unit=LOSSES), "steps": Count(additive="hospital")}
+    return counts if noisy else {**counts, "loss": Sum(unit=LOSSES), "steps": Count(additive=counts_of)}
 
 
 def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str, Any]:
@@ -179,25 +182,29 @@ def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str
     }
 
 
-def of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
+def of_sums(sums: Mapping[str, Any], rounding: Rounding | None = None) -> dict[str, Any]:
     """Turn sums of what ``to_sums`` returned into the form of one node's evaluation.
 
     Args:
         sums: the sums over the nodes of a block.
+        rounding: how counts of the block are rounded, whose nodes have not rounded theirs; None: not at all.
 
     Returns:
         An evaluation of all their rows, without bands if the nodes have counted none.
     """
-    n, bands = int(sums["n"]), np.asarray(sums["bands"])
+    n, bands, confusion = int(sums["n"]), np.asarray(sums["bands"]), np.asarray(sums["confusion"])
     if not n:
         return {"n": 0}
     whole = bands.size and (bands.sum(axis=(1, 2)) == n).all()
+    if rounding:
+        confusion = rounding.confusion(confusion)
+        bands = np.array([rounding.counts(problem.ravel()) for problem in bands], np.int64).reshape(bands.shape)
     return {
         "n": n,
         "loss": float(sums["loss"]) / n,
-        "confusion": np.asarray(sums["confusion"]).tolist(),
+        "confusion": confusion.tolist(),
         "bands": [[packed(side) for side in problem] for problem in bands.tolist()] if whole else [],
-        "steps": int(sums["steps"]),
+        "steps": int(sums["steps"]) + (rounding.step**2 - 1 if rounding else 0),
     }
 
 

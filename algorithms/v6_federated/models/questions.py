@@ -1,6 +1,7 @@
 """What a task asks nodes for, as nodes and central read it alike: the layout of the sum follows from public values."""
 
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,11 @@ class Asked:
         return models.build(self._spec)
 
     @property
+    def random(self) -> bool:
+        """Whether the model draws random numbers while it trains."""
+        return _draws(json.dumps(self._spec, sort_keys=True))
+
+    @property
     def regression(self) -> bool:
         """Whether the label is a number."""
         return self.job.data.regression
@@ -90,6 +96,12 @@ class Asked:
         return models.parse(self.job.model)
 
 
+@functools.lru_cache(maxsize=16)
+def _draws(spec: str) -> bool:
+    """Every request asks for it, and networks take a while to build."""
+    return models.build(json.loads(spec)).traits.random
+
+
 def layout(declaration: Declaration, asked: Asked) -> Layout:
     """Derive what an answer is a sum of.
 
@@ -108,7 +120,9 @@ def layout(declaration: Declaration, asked: Asked) -> Layout:
         items: list[Item] = Count().items("n", asked)
         items += [item for name, summand in each(declared) for item in summand.items(name, asked)]
         if asked.evaluates:
-            of = metrics.summands(asked.classes, asked.bands, asked.job.loss, asked.regression, asked.noisy)
+            of = metrics.summands(
+                asked.classes, asked.bands, asked.job.loss, asked.regression, asked.noisy, asked.only_in_a_study
+            )
             items += [item for name, summand in each(of) for item in summand.items(f"evaluation.{name}", asked)]
     except SafeError:
         raise

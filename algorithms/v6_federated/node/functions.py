@@ -16,6 +16,7 @@ from v6_federated.data.reading import DECIMAL, kinds, marks
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
+from v6_federated.messages.local_sgd import RISK_SETS
 from v6_federated.models import details
 from v6_federated.models.questions import Asked
 from v6_federated.node import masking, own_results
@@ -172,22 +173,25 @@ def statistics(asked: Asked) -> Declared:
         asked: what the task asks for.
 
     Returns:
-        The declaration. Counts may be rounded at each node, or leave out what too few of its rows have.
+        The declaration. Outside a study, nodes round their own counts, or leave out what too few of their rows have.
 
     Raises:
         SafeError: the task lacks what the statistic is about.
     """
     name, columns = asked.settings["statistic"], len(asked.settings.get("columns") or ())
+    additive = asked.only_in_a_study
     if name in ("moments", "present", "label"):
         (c,) = (asked.array("center") if "center" in asked.arrays else _without_center(name)).shape
         return {"count": Count(c), "first": Sum(c), "second": Sum(c)}
     if name == "below":
-        return {"below": Count((columns, aggregates.EDGES), "hospital"), "step": Count(additive="hospital")}
+        step = {} if additive == "row" else {"step": Count(additive="hospital")}
+        return {"below": Count((columns, aggregates.EDGES), additive), **step}
     if name == "classes":
-        return {"classes": Count(asked.classes, "hospital")}
+        return {"classes": Count(asked.classes, additive)}
     if name == "levels":
-        of_levels = Count(sum(map(len, (asked.settings.get("known") or {}).values())), "hospital")
-        return {"counts": of_levels, "contributes": of_levels}
+        levels = sum(map(len, (asked.settings.get("known") or {}).values()))
+        hospitals = {"contributes": Count(levels, "hospital")} if asked.job.counts_hospitals else {}
+        return {"counts": Count(levels, additive), **hospitals}
     d = len(asked.array("mean"))
     if name == "covariance":
         return {name: Sum(d * (d + 1) // 2, unit=PRODUCTS)}
@@ -257,7 +261,8 @@ def fit_step(
     if statistic == "classes":
         if node.job.data.classes is None:
             raise SafeError("the task counts classes, and the job has none; expected a job with classes")
-        return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), node.policy)}
+        least = 1 if node.pinned else node.policy.minimum_rows_a_class
+        return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), least)}
     if statistic == "label":
         labels = node.numbers[:, None]
         return aggregates.about(labels, np.asarray(center, np.float64)) if masked else pca.moments(labels)
@@ -267,7 +272,9 @@ def fit_step(
         arrays["block"] = pca.read_block(len(features.names), draw, block)
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
-    found = aggregates.statistic(statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked)
+    found = aggregates.statistic(
+        statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked, in_a_study=node.pinned
+    )
     if not masked:
         return found
     if statistic in ("moments", "present"):
@@ -277,7 +284,8 @@ def fit_step(
         return aggregates.about(X, np.asarray(center, np.float64))
     if statistic == "levels":
         rows = aggregates.counts_of(known or {}, found["levels"])
-        return {"counts": rows, "contributes": (rows > 0).astype(np.int64)}
+        hospitals = {"contributes": (rows > 0).astype(np.int64)} if node.job.counts_hospitals else {}
+        return {"counts": rows, **hospitals}
     return found
 
 
@@ -385,10 +393,11 @@ def evaluated(asked: Asked) -> Declared:
     calibrated = (
         data.classes is not None and len(data.classes) == 2 and details.has_probabilities(asked.model, data.classes)
     )
-    return details.summands(calibrated, len(data.levels), asked.classes)
+    counted = len(data.levels), asked.classes, asked.only_in_a_study, asked.job.counts_hospitals
+    return details.summands(calibrated, *counted)
 
 
-@partial(sums=evaluated)
+@partial(sums=evaluated, instead=RISK_SETS)
 def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     """Evaluate a model: the decorator adds the evaluation to the answer.
 
@@ -400,8 +409,8 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     Returns:
         Nothing, if it is not the last model or if nodes add noise. Otherwise ``counts``, ``predicted`` and ``brier``
         of ``details.calibration``, and ``subgroups`` of ``details.by_level``, as far as they are asked for: as arrays
-        if answers are masked, otherwise as a payload under ``details``, with ``own_results``, whether the operator lets
-        this hospital's own results leave.
+        if answers are masked, with ``contributes``, whether this node has rows of each level; otherwise as a payload
+        under ``details``, with ``own_results``, whether the operator lets this hospital's own results leave.
     """
     if not last:
         return {}
@@ -421,9 +430,13 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
             found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding)
         if spec.subgroup is not None and spec.classes is not None:
             said, c = node.source.words(spec.subgroup)[which], len(spec.classes)
+            policy = None if node.pinned else node.policy
             found["subgroups"] = details.by_level(
-                node.model, weights, rows.X, rows.y, said, spec.levels, c, node.policy, node.rounding
+                node.model, weights, rows.X, rows.y, said, spec.levels, c, policy, node.rounding
             )
+            if masked and node.job.counts_hospitals:
+                found["contributes"] = (found["subgroups"].sum(axis=(1, 2)) > 0).astype(np.int64)
     if not masked:
         return {"details": codec.encode(found, "float64"), "own_results": node.policy.own_results}
-    return details.zeros(calibrated, len(spec.levels), len(spec.classes or ())) | found
+    sizes = len(spec.levels), len(spec.classes or ())
+    return details.zeros(calibrated, *sizes, node.job.counts_hospitals) | found

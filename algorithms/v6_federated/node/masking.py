@@ -8,18 +8,21 @@ transcript and masked words, and nothing else.
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError, place_of
-from v6_federated.base.files import SAFELY, create, locked, open_regular, write_whole
+from v6_federated.base.files import SAFELY, create, locked, open_regular, replacing
 from v6_federated.base.logs import one_line
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import (
@@ -43,10 +46,14 @@ from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import agreement, keys, masks, notation, study, transcript
 from v6_federated.privacy.secagg.agreement import Entry
 from v6_federated.privacy.secagg.answered import Answered
+from v6_federated.privacy.summands import Layout, not_in_rows
 from v6_federated.privacy.sums import Sums
 
 HOLDOUT = "holdout"  # file in the hospital's folder: the share of rows that the first pinned job has held out
 TABLE = "table"  # the same for the database that the first pinned job was about
+SEALS = "seals"  # folder in the hospital's folder: a key for each job, with which the job's keys are sealed
+SEALED_DAYS = 30  # without a request after which a job has ended without a word
+SEAL_BYTES, NONCE_BYTES = 32, 12
 MOST_SAID = 1000  # bytes of either
 SAFE_ERRORS = (SafeError, DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)
 GONE = "this job's key is gone from the node's data volume; start a new job, for example from the last model (resume)"
@@ -147,6 +154,27 @@ def mode_of(job: Job, request: Request) -> str:
     return job.aggregation
 
 
+def check_totals(job: Job, request: Request, function: str, layout: Layout, instead: str) -> None:
+    """Refuse what is no sum over rows in a study that hides totals of single hospitals. No row is read for it.
+
+    Args:
+        job: the job.
+        request: the request.
+        function: the function that is asked for.
+        layout: what its answer is a sum of, by this node's own code.
+        instead: what serves instead.
+
+    Raises:
+        NodePermissionException: the study of this hospital answers sums over rows only, and this is none.
+    """
+    if mode_of(job, request) != "pinned":
+        return
+    agreed = study.accepted(_folder(request).path)
+    told = agreed is None or agreed.hospital_totals == study.TOLD
+    if not told and (reason := not_in_rows(function, layout, instead)):
+        raise NodePermissionException(f"{reason}. {NOTHING_COMPUTED}")
+
+
 def schema(request: Request) -> Schema | None:
     """Read the schema that the hospitals of a study share.
 
@@ -186,7 +214,7 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
 
     Returns:
         ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study; ``score_bands``, in how
-        many bands it counts scores.
+        many bands it counts scores; in a study ``hospital_totals``, the word that operators have chosen.
 
     Raises:
         NodePermissionException: the node has no study, or has lost the job's key, or a job of a study asks for a
@@ -195,6 +223,7 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
     folder = _folder(request)
     if mode == "pinned":
         _check_minimum(node.job)
+    _remove_seals(folder)
     with _agreeing(node):
         session = _load(node)
         if session is None:
@@ -204,8 +233,9 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
             _save(node, session)
     if session.mode != mode:
         raise NodePermissionException(f"the job has begun with aggregation={session.mode}. {NOTHING_COMPUTED}")
-    bands = request.policy.score_bands
-    return {"mode": mode, "entry": session.own, "block": list(session.block), "score_bands": bands}
+    bands, agreed = request.policy.score_bands, study.accepted(folder.path) if mode == "pinned" else None
+    said = {} if agreed is None else {"hospital_totals": agreed.hospital_totals}
+    return {"mode": mode, "entry": session.own, "block": list(session.block), "score_bands": bands, **said}
 
 
 def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:
@@ -490,6 +520,7 @@ def _told(job: Job) -> str:
         "subgroup": [spec.subgroup, *spec.levels],
         **{name: getattr(spec, name) for name in SPECIAL},
         "privacy": job.privacy,
+        "hospital_totals": job.hospital_totals,
     }
     return transcript.canonical(told).decode()
 
@@ -546,6 +577,7 @@ def forget(organization: int, state: State, job: Job) -> None:
         folder = HospitalFolder.of_node(Policy.of_node(), organization, needed=True)
         assert folder is not None
         Answered(folder.path, state.folder, f"{job.key}-{organization}").forget()
+        _seal_of(folder.path, organization, job.key).unlink(missing_ok=True)
 
 
 def _answered(node: Node, folder: HospitalFolder) -> Answered:
@@ -553,7 +585,35 @@ def _answered(node: Node, folder: HospitalFolder) -> Answered:
 
 
 def _file(node: Node) -> Path:
-    return node.state.folder / f"{node.state.name}-keys.json"
+    return node.state.folder / f"{node.state.name}-keys.sealed"
+
+
+def _seal_of(folder: Path, organization: int, key: str) -> Path:
+    return folder / SEALS / f"{key}-{organization}"
+
+
+def _seal(node: Node, make: bool = False) -> ChaCha20Poly1305:
+    """What the job's keys are sealed with: a job that ends without a word leaves its volume, which no later job sees.
+
+    Without the seal, which lies in the hospital's folder and goes after ``SEALED_DAYS`` in which the job has not used
+    it, nobody can read the keys in that volume, nor take a mask off an answer.
+    """
+    file = _seal_of(_folder(node.request).path, node.organization_id, node.job.key)
+    if make:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            create(file, os.urandom(SEAL_BYTES))
+    with open_regular(file) as stream:
+        os.utime(file)
+        return ChaCha20Poly1305(stream.read())
+
+
+def _remove_seals(folder: HospitalFolder) -> None:
+    """Remove the seals of jobs that have ended without a word."""
+    for file in (folder.path / SEALS).glob("*"):
+        with contextlib.suppress(OSError):
+            if file.lstat().st_mtime < time.time() - SEALED_DAYS * 86400:
+                file.unlink()
 
 
 @contextlib.contextmanager
@@ -577,10 +637,15 @@ def _agreeing(node: Node) -> Iterator[None]:
 def _load(node: Node) -> Session | None:
     try:
         with open_regular(_file(node)) as stream:
-            return Session(**json_text.parse(stream.read()))
+            sealed = stream.read()
     except FileNotFoundError:
         return None
-    except (OSError, TypeError, ValueError):
+    except OSError:
+        raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}") from None
+    try:
+        opened = _seal(node).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], node.job.key.encode())
+        return Session(**json_text.parse(opened))
+    except (OSError, TypeError, ValueError, InvalidTag):
         raise NodePermissionException(f"{GONE}. {NOTHING_COMPUTED}") from None
 
 
@@ -592,8 +657,11 @@ def _known(node: Node) -> Session:
 
 
 def _save(node: Node, session: Session) -> None:
+    nonce = os.urandom(NONCE_BYTES)
     try:
-        write_whole(_file(node), json.dumps(vars(session)), durable=True, mode=0o600)
+        sealed = _seal(node, make=True).encrypt(nonce, json.dumps(vars(session)).encode(), node.job.key.encode())
+        with replacing(_file(node), durable=True, mode=0o600) as stream:
+            stream.write(nonce + sealed)
     except OSError as error:
         raise _unwritable(error) from None
 

@@ -471,7 +471,13 @@ class Node(NodeRows):
 
     @property
     def rounding(self) -> Rounding | None:
-        """How the node rounds counts of evaluations; None if its operator does not want it."""
+        """How the node rounds counts of evaluations; None if its operator does not want it, or central rounds the sum.
+
+        In a study central's code does, over a block: a count that each node rounds jumps where one node's passes a
+        step, whose place whoever chooses the model can choose.
+        """
+        if self.pinned:
+            return None
         step = self.policy.minimum_rows_a_class
         return Rounding.of(step, self.identity, self._rounds_means) if self.policy.round_evaluations else None
 

@@ -35,7 +35,7 @@ from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
 from v6_federated.node.silence import silent, subnormals_as_zero
 from v6_federated.privacy.environment import debugging
-from v6_federated.privacy.summands import Declaration, Loss, Mean, check_declared
+from v6_federated.privacy.summands import Declaration, Layout, Loss, Mean, check_declared
 from v6_federated.privacy.sums import Change, Sums
 
 ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is computed from rows
@@ -50,7 +50,7 @@ def partial(function: Function) -> Function: ...
 
 @overload
 def partial(
-    *, sums: Declaration | None = ..., own_model: bool = ..., single_answers: str = ...
+    *, sums: Declaration | None = ..., own_model: bool = ..., single_answers: str = ..., instead: str = ...
 ) -> Callable[[Function], Function]: ...
 
 
@@ -60,6 +60,7 @@ def partial(
     sums: Declaration | None = A_MODEL,
     own_model: bool = False,
     single_answers: str = "",
+    instead: str = "",
 ) -> Any:
     """Make ``function(node, arrays..., *, settings...)`` a partial function of vantage6.
 
@@ -78,13 +79,17 @@ def partial(
         single_answers: why the function needs single answers, as ``central`` says it of a method; empty if its answers
             may be added up. A function that compares a number of its rows with one of the task must not be: the sum
             would count the hospitals above it.
+        instead: what serves in a study that answers sums over rows only (``hospital_totals=hidden``), as far as what
+            this function adds up is none.
 
     Returns:
         The partial function. Its answer holds what ``function`` returns, arrays as a payload and everything else as
         JSON, with ``organization_id``, ``round`` and ``n``, the number of rows.
     """
     if function is None:
-        return functools.partial(partial, sums=sums, own_model=own_model, single_answers=single_answers)
+        return functools.partial(
+            partial, sums=sums, own_model=own_model, single_answers=single_answers, instead=instead
+        )
     declaration = None if single_answers else sums
     if declaration is not None:
         check_declared(declaration)
@@ -181,7 +186,9 @@ def partial(
                         f"{function.__name__} needs aggregation=plain: {why}. {NOTHING_COMPUTED}"
                     )
                 asked = Asked(told, values, received, bool(evaluate), bands)
-                summed = _sums(declaration, asked, request, sums)
+                layout = _layout(declaration, asked, request)
+                masking.check_totals(told, request, function.__name__, layout, instead)
+                summed = Sums.from_json(sums, layout)
             queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
             database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
             request.table = named(database)
@@ -231,7 +238,7 @@ def partial(
             ) from None
 
     made: Any = functools.update_wrapper(call, function)
-    made.single_answers, made.sums = single_answers, declaration
+    made.single_answers, made.sums, made.instead = single_answers, declaration, instead
     return cast(Callable[..., dict[str, Any]], made)
 
 
@@ -258,8 +265,8 @@ def _as_model(node: Node, received: Mapping[str, Array]) -> Mapping[str, Any]:
     return received if node.job.model is None else {k: node.model.asarray(array) for k, array in received.items()}
 
 
-def _sums(declaration: Declaration, asked: Asked, request: Request, sums: Any) -> Sums:
-    """What this node's own code adds up, if it is what the task asks for. No row is read for it."""
+def _layout(declaration: Declaration, asked: Asked, request: Request) -> Layout:
+    """What this node's own code adds up. No row is read for it."""
     if asked.job.model is not None:
         spec = models.parse(asked.job.model)
         request.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
@@ -270,7 +277,7 @@ def _sums(declaration: Declaration, asked: Asked, request: Request, sums: Any) -
             f"the task asks for counts of scores in {asked.bands!r:.20} bands, and this node's operator has set {own} "
             f"(V6_FEDERATED_SCORE_BANDS); ask for {own}, or for none"
         )
-    return Sums.from_json(sums, questions.layout(declaration, asked))
+    return questions.layout(declaration, asked)
 
 
 def _summands(

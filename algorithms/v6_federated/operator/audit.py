@@ -25,6 +25,7 @@ MEANING = {  # what answers under masks are called, as in the protocol's descrip
     "mode": "whether the hospitals are those of a study (pinned) or all of the job (masked); nothing of a row",
     "entry": "public keys (S, E) and version of this node, and a digest of its table (D) that differs in every job",
     "score_bands": "in how many bands this node counts scores, an operator's limit; nothing of a row",
+    "hospital_totals": "whether the study's sums may tell totals of single hospitals; nothing of a row",
     "block": "public keys of the hospitals of this node's block, as in its study; nothing of a row",
     "tags": "by which the other hospitals see that all have the same list of keys; nothing of a row",
     "colluders": "how many hospitals the study assumes to work with the server; nothing of a row",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from v6_federated.operator import audit, keys, limits, results, schema, stop, study
+from v6_federated.operator import audit, keys, limits, results, schema, sizes, stop, study
 from v6_federated.operator.command_line import Command, Group
 
 COMMANDS: tuple[Command[Any] | Group, ...] = (
@@ -12,5 +12,7 @@ COMMANDS: tuple[Command[Any] | Group, ...] = (
     limits.COMMAND,
     Group("keys", (keys.NEW, keys.SHOW), "Make or show this hospital's identity key."),
     Group("schema", (schema.NEW, schema.CHECK), "Draft or check what the hospitals agree on about their tables."),
-    Group("study", (study.NEW, study.CHECK, study.ACCEPT), "Agree with other hospitals on who takes part."),
+    Group(
+        "study", (study.NEW, study.CHECK, study.ACCEPT, sizes.COMMAND), "Agree with other hospitals on who takes part."
+    ),
 )

@@ -46,6 +46,14 @@ class NewOptions:
         int, Option("hospitals of a block that may work together with the server ({default})", "N")
     ] = 1
     schema: Annotated[Path | None, Option("the schema.json that all hospitals share", "FILE")] = None
+    hospital_totals: Annotated[
+        str | None,
+        Option(
+            "required: told, if sums may tell totals of single hospitals, or hidden, if only sums over rows are "
+            "answered",
+            "told|hidden",
+        ),
+    ] = None
     version: Annotated[int, Option("number of the version ({default}); each one is higher than the last", "N")] = 1
 
 
@@ -74,12 +82,16 @@ def new(options: NewOptions) -> Found:
         hospitals[hospital.name] = hospital
     if options.block_size is not None and options.blocks:
         raise SafeError("--block-size and --block exclude each other; leave one of them out")
+    if options.hospital_totals not in pinned.TOTALS:
+        raise SafeError(_choice(options.hospital_totals))
     blocks = _named(options.blocks, hospitals) if options.blocks else _dealt([*hospitals.values()], options.block_size)
     try:
         digest = None if options.schema is None else Schema.of_file(options.schema).shared_digest
     except FileNotFoundError:
         raise SafeError(f"there is no file {options.schema}; `v6-federated schema new TABLE` drafts one") from None
-    study = Study(options.name, options.version, blocks, options.colluders, digest)
+    study = Study(
+        options.name, options.version, blocks, options.colluders, digest, hospital_totals=options.hospital_totals
+    )
     study.check(_minimum())
     if options.file.exists():
         raise SafeError(f"{options.file} exists already; choose another name, or remove it")
@@ -88,6 +100,7 @@ def new(options: NewOptions) -> Found:
         [
             f"wrote {options.file}: {_title(study)}",
             *_blocks(study),
+            _totals(study),
             f"send it to all hospitals; each saves it as {pinned.NAME} in its own folder",
         ],
         {"file": str(options.file), **_numbers(study)},
@@ -104,6 +117,7 @@ def check(options: CheckOptions) -> Found:
     lines = [f"{folder / pinned.NAME}: {_title(study)}", *_blocks(study, own)]
     if study.schema is not None:
         lines.append(f"the hospitals share a {schema.NAME} with the digest {study.schema[:16]}...")
+    lines.append(_totals(study))
     lines += ["the code, which all hospitals read aloud on one call:", f"  {study.code}"]
     lines += [f"problem: {problem}" for problem in problems]
     if accepted and problems:
@@ -135,11 +149,24 @@ def accept(options: AcceptOptions) -> Found:
     return Found(
         [
             f"accepted: {_title(study)}",
+            _totals(study),
             f"from now on the node of this hospital takes part in this version only; keep {pinned.NAME} unchanged",
             TRUSTING,
         ],
         {"folder": str(folder), **_numbers(study), "code": study.code, "accepted": True},
     )
+
+
+def _choice(given: str | None) -> str:
+    """What the words of ``--hospital-totals`` mean, for who has given none, or another one."""
+    wrong = "--hospital-totals is missing" if given is None else f"--hospital-totals {given} is not understood"
+    means = "; ".join(f"--hospital-totals {word}: {what}" for word, what in pinned.TOTALS.items())
+    return f"{wrong}, and there is no default: type one of the two. {means}"
+
+
+def _totals(study: Study) -> str:
+    what = pinned.TOTALS.get(study.hospital_totals, "a word that is not understood")
+    return f"totals of single hospitals: {study.hospital_totals} ({what})"
 
 
 def _minimum() -> int:
@@ -289,7 +316,12 @@ def _blocks(study: Study, own: bytes | None = None) -> list[str]:
 
 def _numbers(study: Study) -> dict[str, Any]:
     blocks = [[hospital.name for hospital in block] for block in study.blocks]
-    return {"study": study.name, "version": study.version, "blocks": blocks}
+    return {
+        "study": study.name,
+        "version": study.version,
+        "blocks": blocks,
+        "hospital_totals": study.hospital_totals,
+    }
 
 
 NEW = Command(
@@ -297,7 +329,10 @@ NEW = Command(
     NewOptions,
     prints(new),
     help="Write a study: which hospitals take part, with which keys, in which blocks.",
-    example="study new study.json --name sepsis --hospital A=KEY --hospital B=KEY --hospital C=KEY --hospital D=KEY",
+    example=(
+        "study new study.json --name sepsis --hospital-totals hidden --hospital A=KEY --hospital B=KEY "
+        "--hospital C=KEY --hospital D=KEY"
+    ),
 )
 CHECK = Command(
     "check",

@@ -28,13 +28,28 @@ def countable(said: Array, classes: Array, few: Callable[[Array], Any]) -> set[s
     level = np.array([place.get(word, len(names)) for word in said], np.intp)
     counts = np.zeros((len(names) + 1, int(classes.max(initial=0)) + 1), np.int64)
     np.add.at(counts, (level, classes), 1)
-    rows = counts[:-1]  # the last row has those without a level
-    out = few(rows)
-    left = counts[-1] + rows[out].sum(axis=0)
+    out = left_out(counts[:-1], counts[-1], few)  # the last row has those without a level
+    return {name for name, without in zip(names, out, strict=True) if not without}
+
+
+def left_out(rows: Array, others: Array, few: Callable[[Array], Any], out: Array | None = None) -> Array:
+    """Choose the levels that are not counted, by the rule of ``countable``.
+
+    Args:
+        rows: rows of each level by class (k, c).
+        others: rows without a level by class (c,).
+        few: says whether (..., c) rows by class are too few, although there are some.
+        out: levels that are not counted in any case (k,); None: none.
+
+    Returns:
+        Whether each level is left out (k,).
+    """
+    out = few(rows) if out is None else few(rows) | out
+    left = others + rows[out].sum(axis=0)
     for i in np.argsort(rows.sum(axis=1), kind="stable"):
         if not few(left):
             break
         if not out[i]:
             out[i] = True
-            left += rows[i]
-    return {name for name, without in zip(names, out, strict=True) if not without}
+            left = left + rows[i]
+    return np.asarray(out)

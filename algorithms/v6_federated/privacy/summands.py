@@ -14,7 +14,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.privacy.secagg import encoding, notation, transcript
 from v6_federated.privacy.secagg.encoding import Term
 
-Additive = Literal["row", "person", "stratum", "hospital"]
+Additive = Literal["row", "person", "stratum", "hospital", "nothing"]
 Length = int | tuple[int, ...]
 Unit = int | range | Literal["any", "mean"] | None
 
@@ -52,7 +52,8 @@ class Summand:
         additive: what its sum is additive in. "row": one hospital with all rows of a block would add as much as all of
             its hospitals do, so that the sum tells nothing of how rows are dealt. "person", "stratum": the same if no
             person's rows, or no stratum's, are parted. "hospital": only hospitals are added up, each of which has
-            computed what is no sum over its rows. A function of what the task asks for if it depends on it.
+            computed what is no sum over its rows. "nothing": no row enters it. A function of what the task asks for if
+            it depends on it.
     """
 
     shape: Length | Callable[[Any], Length] = ()
@@ -147,7 +148,7 @@ class Loss(Summand):
 class Truth(Summand):
     """A truth value that does not follow from what rows hold: how many nodes say so."""
 
-    additive: Additive | Callable[[Any], Additive] = "hospital"
+    additive: Additive | Callable[[Any], Additive] = "nothing"
 
     def _encoded(self) -> list[tuple[str, Unit]]:
         return [("one", None)]
@@ -230,6 +231,11 @@ class Layout:
         return notation.H("layout", transcript.canonical([item.to_json() for item in self.items])).hex()
 
     @property
+    def of_hospitals(self) -> list[str]:
+        """The names of the items whose sum depends on how rows are dealt over hospitals."""
+        return [item.name for item in self.items if item.additive not in ("row", "nothing")]
+
+    @property
     def chosen(self) -> list[Item]:
         """The items whose unit a request chooses."""
         return [item for item in self.items if item.accepted]
@@ -255,6 +261,26 @@ class Layout:
                 raise SafeError(f"the task's sum has another unit of {item.name[:40]}; expected one as central chooses")
         at = iter(units)
         return tuple(part for item in self.items for part in item.parts(*(next(at) if item.accepted else ())))
+
+
+def not_in_rows(function: str, layout: Layout, instead: str) -> str:
+    """Say why a study that hides totals of single hospitals does not answer a request.
+
+    Args:
+        function: the function that is asked for.
+        layout: what its answer is a sum of.
+        instead: what serves instead.
+
+    Returns:
+        The reason, and what serves instead; empty if it is answered.
+    """
+    if not (names := layout.of_hospitals):
+        return ""
+    named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return (
+        f"{function} adds up what each hospital computes from its own totals ({named}), and this study hides these "
+        f"(hospital_totals=hidden){'; ' * bool(instead)}{instead}"
+    )
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,8 @@ def depends_on(experiment: Experiment, name: str, entry: Entry, folds: int | Non
 
 
 def _study(plan: StudyPlan) -> dict[str, Any]:
-    return {"size": plan.size, "schema": None if plan.schema is None else plan.schema.digest}
+    schema = None if plan.schema is None else plan.schema.digest
+    return {"size": plan.size, "schema": schema, "hospital_totals": plan.hospital_totals}
 
 
 def _measure(compared: Mapping[str, Entry]) -> str:

@@ -115,6 +115,14 @@ class DealOptions:
     schema: Annotated[
         Path | None, Option("with --study: what all nodes declare about their tables, a schema.json", "FILE")
     ] = None
+    hospital_totals: Annotated[
+        str | None,
+        Option(
+            "with --study: told, if sums may tell totals of single hospitals, or hidden, if only sums over rows are "
+            "answered (told, on this machine)",
+            "told|hidden",
+        ),
+    ] = None
     node_env: Annotated[
         tuple[str, ...],
         Option(

@@ -6,7 +6,7 @@ from typing import Any
 
 from v6_federated.base.text import shortened
 from v6_workbench.cli import console, results
-from v6_workbench.reporting import diagnostics, intervals, summary
+from v6_workbench.reporting import diagnostics, intervals, summary, totals
 
 
 def finish(
@@ -76,7 +76,8 @@ def show(result: dict[str, Any]) -> None:
     show_intervals({result["method"]: result})
     if blocks := result.get("privacy", {}).get("blocks"):
         sums = f"{len(blocks)} blocks" if len(blocks) > 1 else "all hospitals"
-        print(f"aggregation {result['privacy']['aggregation']}: central has seen sums over {sums}, no single answer")
+        mode, tell = result["privacy"]["aggregation"], totals.of_totals(result["privacy"])
+        print(f"aggregation {mode}: central has seen sums over {sums}, no single answer; {tell}")
     if intervals.noisy(result):
         print(_cost(result["privacy"]))
     for warning in diagnostics.warnings_about(result):

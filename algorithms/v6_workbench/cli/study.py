@@ -5,10 +5,13 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.privacy.schema import Schema
+from v6_federated.privacy.secagg.study import TOTALS
 from v6_workbench.cli.options import DealOptions
 from v6_workbench.cli.records import DEFAULT_BLOCKS
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.studies import StudyPlan
+
+TOLD = "told"  # of nodes on this machine, whose rows are all the developer's
 
 
 def plan_of(options: DealOptions) -> StudyPlan | None:
@@ -26,7 +29,12 @@ def plan_of(options: DealOptions) -> StudyPlan | None:
     if options.study is None:
         if options.schema is not None:
             raise SafeError(f"--schema {options.schema} needs a study, which carries the schema; add --study")
+        if options.hospital_totals is not None:
+            raise SafeError(f"--hospital-totals {options.hospital_totals} needs a study, which says so; add --study")
         return None
+    totals = options.hospital_totals or TOLD
+    if totals not in TOTALS:
+        raise SafeError(f"--hospital-totals {totals} is not understood; expected {' or '.join(TOTALS)}")
     schema = None
     if options.schema is not None:
         if options.schema.is_dir():
@@ -39,7 +47,8 @@ def plan_of(options: DealOptions) -> StudyPlan | None:
             ) from None
         except SafeError as error:
             raise SafeError(f"--schema: {error}") from None
-    return StudyPlan(None if options.study == DEFAULT_BLOCKS else options.study, schema)
+    size = None if options.study == DEFAULT_BLOCKS else options.study
+    return StudyPlan(size, schema, hospital_totals=totals)
 
 
 def settings_with(options: DealOptions, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticUndefined
 
 from v6_federated.operator.limits import written
 from v6_federated.privacy.limits import LIMITS, PREFIX
+from v6_federated.privacy.secagg.study import HIDDEN
 from v6_workbench import registry
 from v6_workbench.reporting.summary import Result
 
@@ -50,6 +51,7 @@ def command_of(result: Result) -> str:
         words += [] if of_files else ["--partition", partition]
         if blocks:  # dealing makes as many blocks again
             words += ["--study", str(min(map(len, blocks)))]
+            words += ["--hospital-totals", HIDDEN] if result["privacy"].get("hospital_totals") == HIDDEN else []
         if blocks and settings.get("clip") is not None:  # noise needs one
             words += ["--schema", "schema.json"]
         if experiment["partition_seed"]:

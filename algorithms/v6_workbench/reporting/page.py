@@ -25,6 +25,7 @@ from v6_workbench.reporting.hospitals import called, nodes_of
 from v6_workbench.reporting.intervals import MEANING, accuracy_interval, auc_interval, noisy
 from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.summary import MEASURES, Result, measure, summary
+from v6_workbench.reporting.totals import of_totals
 
 TEMPLATE = "page.html"
 SHEET = 25  # lines of a table that stay together on paper: about half a sheet
@@ -396,6 +397,8 @@ def _hospitals(result: Result) -> Iterator[str | Table | Figure]:
 def _privacy(result: Result) -> Iterator[str | Table | Figure]:
     said = result.get("privacy") or {}
     rows = {"aggregation": said.get("aggregation", "plain"), "central saw": said.get("central_saw", "")}
+    if said.get("blocks"):
+        rows["totals of hospitals"] = of_totals(said)
     if "auc" in said:
         rows["AUC"] = said["auc"]
     if noisy(result):

@@ -32,11 +32,13 @@ class StudyPlan:
         schema: what all hospitals declare about their tables; None: nothing.
         names: the hospitals' names by organization id, for ``MockNetwork``; None: all organizations, as ``node-ID``.
             Organizations without a name, such as one that holds a test set, are in no block.
+        hospital_totals: "told" or "hidden", see ``secagg.study.TOTALS``: here one developer has the rows of all.
     """
 
     size: int | None = None
     schema: Schema | None = None
     names: Mapping[int, str] | None = None
+    hospital_totals: str = "told"
 
 
 def make(folders: Mapping[str, Path], plan: StudyPlan | None = None, minimum: int = 1) -> Study:
@@ -64,6 +66,7 @@ def make(folders: Mapping[str, Path], plan: StudyPlan | None = None, minimum: in
         blocks=tuple(tuple(identities[name] for name in block) for block in blocks),
         colluders=assumed_colluders(folders),
         schema=None if plan.schema is None else plan.schema.shared_digest,
+        hospital_totals=plan.hospital_totals,
     )
     there = [_there(folder) for folder in folders.values()]
     if (newest := max((old.version for old in there if old is not None), default=0)) > 0:

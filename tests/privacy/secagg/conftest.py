@@ -70,8 +70,7 @@ def study_of(folders):
 
     def make(*blocks: list[int], version: int = 1, **kwargs) -> Study:
         key = [keys.public_of(keys.identity(folder)) for folder in folders]
-        return Study(
-            "Trial", version, tuple(tuple(Hospital(f"H{i}", key[i]) for i in block) for block in blocks), **kwargs
-        )
+        dealt = tuple(tuple(Hospital(f"H{i}", key[i]) for i in block) for block in blocks)
+        return Study("Trial", version, dealt, **{"hospital_totals": "told", **kwargs})
 
     return make

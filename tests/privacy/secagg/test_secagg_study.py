@@ -34,7 +34,8 @@ def test_vectors(vectors):
     given = vectors["study"]
     hospitals = [Hospital(h["name"], bytes.fromhex(h["S"])) for h in vectors["hospitals"]]
     blocks = tuple(tuple(hospitals[i] for i in block) for block in given["blocks"])
-    study = Study(given["name"], given["version"], blocks, given["colluders"], given["schema"])
+    said = {name: given[name] for name in ("name", "version", "colluders", "schema", "hospital_totals")}
+    study = Study(blocks=blocks, **said)
     study.check(3)
     assert study.digest.hex() == given["digest"]
     assert study.code == given["code"]
@@ -51,6 +52,7 @@ def test_the_order_in_the_file_does_not_matter_and_everything_else_does(study):
         change(study, version=2),
         change(study, colluders=0),
         change(study, schema="0" * 64),
+        change(study, hospital_totals="hidden"),
         change(study, blocks=(first + second_,)),
         change(study, blocks=(first[1:], (*second_, first[0]))),
         change(study, blocks=((Hospital("H9", first[0].key), *first[1:]), second_)),
@@ -70,13 +72,15 @@ def test_the_block_of_a_hospital_is_sorted_by_key(study):
     ("edit", "error"),
     [
         (lambda s: "{", "not JSON"),
-        (lambda s: "[]", "must have blocks, colluders, name, protocol, schema, version"),
+        (lambda s: "[]", "must have blocks, colluders, hospital_totals, name, protocol, schema, version"),
         (lambda s: s | {"more": 1}, "nothing else"),
         (lambda s: s | {"protocol": "v6-federated/secagg/2"}, "protocol must be v6-federated/secagg/1"),
         (lambda s: s | {"blocks": [1]}, "list of lists"),
         (lambda s: s | {"version": True}, "whole numbers"),
         (lambda s: s | {"version": 1.0}, "whole numbers"),
         (lambda s: s | {"schema": 1}, "schema a text or null"),
+        (lambda s: s | {"hospital_totals": 1}, "hospital_totals must be told or hidden"),
+        (lambda s: s | {"more": s.pop("hospital_totals")}, "does not say hospital_totals, which operators now choose"),
         (lambda s: s | {"blocks": [[{"name": "a"}]]}, "name and key, and nothing else"),
         (lambda s: s | {"blocks": [[{"name": "a", "key": 3}]]}, "must be texts"),
         (lambda s: s | {"blocks": [[{"name": "a", "key": "ABC"}]]}, "key of the hospital 'a': .* 56 letters"),
@@ -107,6 +111,7 @@ def test_check(study):
         (change(study, blocks=((Hospital("", a.key), *rest), other)), "a name in the study is empty"),
         (change(study, blocks=((Hospital("H0", bytes(32)), *rest), other)), "small order"),
         (change(study, schema="abc"), "64 hexadecimal digits"),
+        (change(study, hospital_totals="Told"), "hospital_totals is 'Told'; it must be told or hidden"),
     ]:
         with pytest.raises(SafeError, match=error):
             wrong.check(3)
@@ -141,6 +146,30 @@ def test_a_changed_study_stops_the_node(study, folders):
     (folders[0] / "study.json").write_text("{")
     with pytest.raises(NodePermissionException, match="malformed study.json"):
         accepted(folders[0])
+
+
+def without_totals(text: str) -> str:
+    """A study.json, or a line of cohorts.log, as it was before operators had to choose."""
+    found = json.loads(text)
+    found.get("study", found).pop("hospital_totals")
+    return json.dumps(found)
+
+
+def test_a_study_of_before_there_was_a_choice_says_what_to_do_and_still_counts(study, study_of, folders):
+    accept(folders[0], study, 3)
+    for name in ("study.json", "cohorts.log"):
+        file = folders[0] / name
+        file.write_text(without_totals(file.read_text()) + "\n")
+    says = r"does not say hospital_totals.*write version 2 with .*--version 2 --hospital-totals told\|hidden"
+    with pytest.raises(NodePermissionException, match=says):
+        accepted(folders[0])
+    with pytest.raises(SafeError, match="accepted version 1, and this study is version 1"):
+        accept(folders[0], study, 3)
+    with pytest.raises(SafeError, match="show H3 alone"):  # groups over all versions
+        accept(folders[0], study_of([0, 1, 2], [4, 5, 6], version=2, colluders=0), 3)
+    (folders[0] / "study.json").unlink()
+    accept(folders[0], change(study, version=2), 3)
+    assert accepted(folders[0]).hospital_totals == "told"
 
 
 def test_removing_the_study_alone_does_not_lower_the_protection(study, folders):

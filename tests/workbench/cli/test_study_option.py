@@ -10,6 +10,9 @@ from helpers import table
 from v6_federated.messages import codec
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.secagg import keys
+from v6_workbench.reporting.command import command_of
+from v6_workbench.reporting.page import page
+from v6_workbench.reporting.totals import of_totals
 
 WINE = ["--data", "wine", "--preprocess", "standardize", "--rounds", 2]
 CAREFUL = ["--node-env", "V6_FEDERATED_PROFILE=careful"]
@@ -71,6 +74,40 @@ def test_the_schema_takes_the_place_of_what_nodes_say_of_their_columns(rows, res
     link = tmp_path / "link.json"
     link.symlink_to(schema)
     assert result_of(*run, "--study", "--schema", link)[0]["model"]["features"] == 5
+
+
+@pytest.mark.parametrize("word", ["told", "hidden"])
+def test_a_study_says_whether_sums_may_tell_totals_of_single_hospitals(word, call, tmp_path):
+    run = ["run", "glm", "--data", "diabetes", "--nodes", 4, "--set", "family=gaussian", "--study"]
+    status, _, err = call(*run, "--hospital-totals", word, "--out", tmp_path)
+    assert status == 0, err
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["privacy"]["hospital_totals"] == word and f"(hospital_totals={word})" in of_totals(result["privacy"])
+    assert ("--hospital-totals hidden" in command_of(result)) == (word == "hidden")
+    assert f"(hospital_totals={word})" in page({"": result})
+
+
+def test_a_study_on_this_machine_tells_totals_unless_it_is_asked_not_to(result_of):
+    [result] = result_of("run", "fedavg", *WINE, "--nodes", 4, "--study", "--set", "epochs=2")
+    assert result["privacy"]["hospital_totals"] == "told"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["fedavg", "--set", "epochs=2"], "a model is no sum over rows; use fedavg with one step a round on all rows"),
+        (["fedavg", "--set", "batch_size=20", "--set", "local_steps=1"], "epochs=1, without local_steps, batch_size"),
+        (["scaffold"], "each hospital counts the same, whatever its rows; use fedavg with one step a round"),
+        (["fsvrg"], "after a pass over its rows a hospital's model is no sum over them; use fedavg with one step"),
+        (["colearning"], "its rounds take more and more local steps; use fedavg with one step"),
+    ],
+    ids=str,
+)
+def test_what_tells_totals_is_refused_before_a_sum_and_the_refusal_names_what_serves(words, says, call):
+    rows = ["--data", "wine", "--nodes", 4, "--rounds", 2, "--study", "--hospital-totals", "hidden"]
+    status, _, err = call("run", *words, *rows)
+    assert status == 2 and "a study that hides totals of single hospitals (hospital_totals=hidden)" in err
+    assert says in err and "round" not in err.split("hidden)")[0]
 
 
 def test_hospitals_keep_their_keys_from_run_to_run(result_of, refused, tmp_path):
@@ -156,6 +193,8 @@ MISTAKES = [
     ([*SMALL, "--study", "--schema", "no.json"], "--schema no.json: there is no such file; `v6-federated schema new"),
     ([*SMALL, "--study", "--schema", "{tmp}"], "--schema {tmp} is a folder; expected a file, such as schema.json"),
     ([*SMALL, "--study", "--schema", "{rows}"], "--schema: rows.csv: "),
+    ([*SMALL, "--hospital-totals", "told"], "--hospital-totals told needs a study, which says so; add --study"),
+    ([*SMALL, "--study", "--hospital-totals", "no"], "--hospital-totals no is not understood; expected told or hidden"),
     ([*SMALL, "--study", "1"], "'1' is not the size of a block; expected a whole number from 2"),
     ([*SMALL, "--study", "many"], "'many' is not the size of a block; expected a whole number from 2"),
     (["compare", "--study", *SMALL[1:]], "'fedavg' is not the size of a block; expected a whole number from 2, or"),

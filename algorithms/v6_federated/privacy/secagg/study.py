@@ -12,7 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,15 @@ MOST_LETTERS = 100  # of a name
 MOST_BYTES = 2**22  # of a study, whose hospitals have some 150 bytes each
 CODE_BYTES = 30  # of the digest: 240 bits, 48 letters; two studies with one code would cost 2^120 tries
 GROUP = 4
-FIELDS = {"protocol", "name", "version", "blocks", "colluders", "schema"}
+FIELDS = {"protocol", "name", "version", "blocks", "colluders", "schema", "hospital_totals"}
+# what sums that are no sums over rows may do: tell numbers of single hospitals, or never be answered
+TOLD, HIDDEN = "told", "hidden"
+TOTALS = {
+    TOLD: "all methods of sums are answered; sums that are additive only in hospitals can tell each hospital's "
+    "totals, such as its numbers of rows and of events",
+    HIDDEN: "only sums over rows are answered, which tell nothing of how rows are dealt over hospitals",
+}
+UNSAID = ""  # in versions that were accepted before there was a choice
 SCHEMA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -59,6 +67,7 @@ class Study:
         blocks: the hospitals in disjoint blocks; central learns the sum over a block, or nothing.
         colluders: how many hospitals of a block may work together with the server.
         schema: SHA-256 of the shared schema.json, in hexadecimal; None if there is none.
+        hospital_totals: a word of ``TOTALS``: whether sums may tell totals of single hospitals.
     """
 
     name: str
@@ -66,6 +75,7 @@ class Study:
     blocks: tuple[tuple[Hospital, ...], ...]
     colluders: int = 1
     schema: str | None = None
+    hospital_totals: str = field(kw_only=True)
 
     @classmethod
     def parse(cls, text: str) -> "Study":
@@ -86,6 +96,8 @@ class Study:
             raise
         except ValueError:
             raise _malformed("it is not JSON") from None
+        if isinstance(found, dict) and FIELDS - set(found) == {"hospital_totals"}:
+            raise SafeError(_unsaid(found))
         if not isinstance(found, dict) or set(found) != FIELDS:
             raise _malformed(f"it must have {', '.join(sorted(FIELDS))}, and nothing else")
         if found["protocol"] != PROTOCOL:
@@ -96,12 +108,15 @@ class Study:
             raise _malformed("version and colluders must be whole numbers")
         if not isinstance(found["name"], str) or not isinstance(found["schema"], str | None):
             raise _malformed("name must be a text, and schema a text or null")
+        if not isinstance(found["hospital_totals"], str):
+            raise _malformed(f"hospital_totals must be {_words()}")
         return cls(
             name=found["name"],
             version=found["version"],
             blocks=tuple(tuple(map(_hospital, block)) for block in found["blocks"]),
             colluders=found["colluders"],
             schema=found["schema"],
+            hospital_totals=found["hospital_totals"],
         )
 
     def text(self) -> str:
@@ -117,19 +132,23 @@ class Study:
             "version": self.version,
             "colluders": self.colluders,
             "schema": self.schema,
+            "hospital_totals": self.hospital_totals,
             "blocks": blocks,
         }
         return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """H("study", name, version, colluders, schema or "", H("block", name and key of each hospital) of each block).
+        """H("study", name, version, colluders, schema or "", hospital_totals, the digest of each block).
+
+        The digest of a block is H("block", name and key of each hospital).
 
         Hospitals are sorted by key, and blocks by their first key, so that the order in the file does not matter.
         """
         blocks = sorted((self._sorted(block) for block in self.blocks), key=lambda block: [h.key for h in block])
         digests = [H("block", *(part for h in block for part in (h.name, h.key))) for block in blocks]
-        return H("study", self.name, self.version, self.colluders, self.schema or "", *digests)
+        said = self.schema or "", self.hospital_totals
+        return H("study", self.name, self.version, self.colluders, *said, *digests)
 
     @property
     def code(self) -> str:
@@ -182,6 +201,8 @@ class Study:
                 )
         if self.schema is not None and not SCHEMA.fullmatch(self.schema):
             raise SafeError("schema must be the SHA-256 of schema.json: 64 hexadecimal digits, or null")
+        if self.hospital_totals not in TOTALS:
+            raise SafeError(f"hospital_totals is {self.hospital_totals[:20]!r}; it must be {_words()}")
         for hospital in hospitals:
             keys.check_public(hospital.key)
         _once("the hospital", [hospital.name for hospital in hospitals])
@@ -320,6 +341,20 @@ def _malformed(what: str) -> SafeError:
     return SafeError(f"malformed {NAME}: {what}; `v6-federated study` writes one")
 
 
+def _words() -> str:
+    return " or ".join(TOTALS)
+
+
+def _unsaid(found: Mapping[str, Any]) -> str:
+    """What to do with a study.json of before operators had to choose."""
+    version = found["version"] if type(found["version"]) is int else 0
+    return (
+        f"{NAME} does not say hospital_totals, which operators now choose: write version {version + 1} with "
+        f"`v6-federated study new ... --version {version + 1} --hospital-totals {'|'.join(TOTALS)}`, and let all "
+        "hospitals accept it"
+    )
+
+
 def _once(what: str, found: Iterable[str]) -> None:
     for name, times in Counter(found).items():
         if times > 1:
@@ -360,7 +395,7 @@ def _history(folder: Path) -> list[Study]:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             found = json_text.parse(line)
-            history.append(Study.parse(json.dumps(found["study"])))
+            history.append(Study.parse(json.dumps({"hospital_totals": UNSAID, **found["study"]})))
         except (ValueError, KeyError, TypeError):
             raise SafeError(
                 f"line {number} of {LOG} is damaged, so this study cannot be compared with those accepted before; "

@@ -1,0 +1,100 @@
+"""What the size of a study's blocks costs: how often a block is whole, and whether jobs reach their last round."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from v6_federated.base.errors import SafeError
+from v6_federated.operator.command_line import Command, Found, Option, prints
+from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
+
+OF_BLOCKS = 0.6  # that must answer in a round, if the job does not say how many; as central reads it
+SIZES = (3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizesOptions:
+    """Options of ``study sizes``."""
+
+    hospitals: Annotated[int, Option("number of hospitals", "K")]
+    misses: Annotated[float, Option("share of rounds in which a hospital does not answer ({default})", "SHARE")] = 0.03
+    rounds: Annotated[int, Option("rounds of a job ({default})", "N")] = 20
+
+
+def sizes(options: SizesOptions) -> Found:
+    """Compare sizes of blocks."""
+    if not 3 <= options.hospitals <= MOST_HOSPITALS * MOST_HOSPITALS:
+        raise SafeError(f"--hospitals {options.hospitals} is out of range; expected 3 to {MOST_HOSPITALS**2}")
+    if not 0 <= options.misses < 1:
+        raise SafeError(f"--misses {options.misses:g} is no share; expected 0 to below 1, for example 0.03")
+    if options.rounds < 1:
+        raise SafeError(f"--rounds {options.rounds} is too few; expected at least 1")
+    found = [row(options, size) for size in SIZES if size <= options.hospitals]
+    lines = [
+        f"{options.hospitals} hospitals, each of which misses {options.misses:.3g} of the rounds; a job has "
+        f"{options.rounds} rounds, each of which needs {OF_BLOCKS:g} of the blocks",
+        "block  blocks  a block is whole  needed  jobs that reach their last round, back when asked again, all needed",
+    ]
+    lines += [
+        f"{r['size']:5}  {r['blocks']:6}  {r['whole']:16.1%}  {r['needed']:6}  {r['jobs']:35.1%}, {r['again']:21.1%}, "
+        f"{r['all']:10.1%}"
+        for r in found
+    ]
+    lines.append("hospitals of a block that is not whole do not count in that round; larger blocks tell less of each")
+    return Found(lines, {"hospitals": options.hospitals, "sizes": found})
+
+
+def row(options: SizesOptions, size: int) -> dict[str, Any]:
+    """What blocks of one size cost. Hospitals miss independently, each in a share of the rounds.
+
+    Args:
+        options: hospitals, misses and rounds.
+        size: hospitals that a block has at least.
+
+    Returns:
+        ``size``, ``blocks``, ``whole``: how often the first of them is; ``needed``: blocks of a round; ``jobs``: how
+        many reach their last round, if whoever misses is down for the whole round; ``again``: if each is back when
+        central asks once more, as often as at first; ``all``: as ``jobs``, if a round needs all blocks.
+    """
+    blocks = options.hospitals // size
+    sizes = [options.hospitals * (i + 1) // blocks - options.hospitals * i // blocks for i in range(blocks)]
+    needed = math.ceil(OF_BLOCKS * blocks - 1e-9)
+
+    def finish(misses: float, least: int) -> float:
+        return enough([(1 - misses) ** own for own in sizes], least) ** options.rounds
+
+    return {
+        "size": size,
+        "blocks": blocks,
+        "whole": (1 - options.misses) ** sizes[0],
+        "needed": needed,
+        "jobs": finish(options.misses, needed),
+        "again": finish(options.misses**2, needed),
+        "all": finish(options.misses, blocks),
+    }
+
+
+def enough(whole: Sequence[float], least: int) -> float:
+    """How likely it is that some number of blocks is whole.
+
+    Args:
+        whole: how likely each one is.
+        least: how many must be.
+
+    Returns:
+        The probability.
+    """
+    of_number = [1.0]
+    for p in whole:
+        of_number = [(1 - p) * a + p * b for a, b in zip([*of_number, 0.0], [0.0, *of_number], strict=True)]
+    return min(sum(of_number[least:]), 1.0)
+
+
+COMMAND = Command(
+    "sizes",
+    SizesOptions,
+    prints(sizes),
+    help="Compare sizes of blocks: how often one is whole, and how many jobs reach their last round.",
+    example="study sizes --hospitals 50 --misses 0.03 --rounds 20",
+)

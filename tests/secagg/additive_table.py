@@ -1,0 +1,87 @@
+"""The table of docs/secure-aggregation.md of what is additive in what, made from what functions declare in a study.
+
+``PYTHONPATH=algorithms:tests:tests/secagg python tests/secagg/additive_table.py`` prints it.
+"""
+
+import importlib
+from typing import Any
+
+import numpy as np
+from helpers import JOB
+from honest import COX, FIT, HONEST, TIMES
+
+import v6_federated
+from v6_federated.messages import codec
+from v6_federated.messages.job import DataSpec, Job
+from v6_federated.models import questions
+from v6_federated.models.questions import Asked
+from v6_federated.privacy.summands import Layout
+
+LOSS_COX = {**COX, "name": "linear", "loss": {"name": "cox"}}
+SEVERAL = ("client_update", FIT, {"local": {"lr": 0.1, "epochs": 2}}, {})
+LEAVING = ("leaving", {}, {"ends": [1.0, 2.0], "strata": "none"}, {"model": None, "data": TIMES})
+OF_TIMES = ("client_update", FIT, {"local": {}}, {"model": LOSS_COX, "data": TIMES})
+MORE = {"fedavg": [SEVERAL, OF_TIMES], "km": [LEAVING]}
+SAID = {  # what is asked for, if a function is asked for several things: by its place in HONEST, and then in MORE
+    ("fedavg", 0): "one step on all rows",
+    ("fedavg", 1): "the same, with an evaluation",
+    ("fedavg", 3): "one step on all rows",
+    ("fedavg", 5): "the last model, of classes",
+    ("fedavg", 12): "`below`",
+    ("fedavg", 13): "`levels`",
+    ("fedavg", 16): "several steps, or on minibatches",
+    ("fedavg", 17): "`loss=cox`",
+    ("glm", 0): "the first step",
+    ("glm", 1): "later steps",
+    ("km", 0): "`strata=hospital`, with groups",
+    ("km", 1): "`strata=none`",
+}
+
+
+def requests(method: str) -> list[Any]:
+    return [*HONEST[method], *MORE.get(method, [])]
+
+
+def layout(method: str, request: Any, word: str) -> Layout:
+    """What a function adds up in a study."""
+    function, arrays, settings, changes = request
+    said = {**JOB, **changes, "method": method, "aggregation": "pinned", "hospital_totals": word}
+    given = {**JOB["data"], **changes.get("data", {})}
+    job = Job(**{**said, "data": DataSpec(**given)})
+    own = {name: value for name, value in settings.items() if name not in ("evaluate", "bands")}
+    sent = codec.decode(codec.encode(arrays, "float64")) if arrays else {}
+    asked = Asked(job, own, sent, bool(settings.get("evaluate")), settings.get("bands", 0))
+    declared = getattr(importlib.import_module(f"v6_{method}"), function).sums
+    return questions.layout(declared, asked)
+
+
+def names(found: Layout, additive: tuple[str, ...]) -> str:
+    """The items of a kind; those of an evaluation are one, and the number of rows is in all."""
+    of = [item.name.partition(".")[0] for item in found.items if item.additive in additive and item.name != "n"]
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(of)) or "-"
+
+
+def table() -> list[str]:
+    """The lines of the table."""
+    rows = [
+        "| function | asked for | additive in rows | only in hospitals | `hidden` |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for method in HONEST:
+        for i, request in enumerate(requests(method)):
+            name = request[0]
+            if name == "evaluate_own":  # of a model of the hospital's own: it is answered in no study
+                continue
+            shared = getattr(v6_federated, name, None) is getattr(importlib.import_module(f"v6_{method}"), name)
+            said = SAID.get((method, i), f"`{request[2]['statistic']}`" if name == "fit_step" else "")
+            told, hidden = (layout(method, request, word) for word in ("told", "hidden"))
+            rows.append(
+                f"| `{name}`{'' if shared else ' of ' + method} | {said} | {names(told, ('row',))} "
+                f"| {names(told, ('hospital',))} | {'refused' if hidden.of_hospitals else 'answered'} |"
+            )
+    return rows
+
+
+if __name__ == "__main__":
+    np.seterr(all="raise")
+    print("\n".join(table()))

@@ -1,0 +1,279 @@
+"""What sums tell that are additive only in hospitals, and that a study that hides totals answers none of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import test_additive_sums as additive_sums
+from additive_table import requests, table
+from forged import Central
+from honest import HONEST
+from masked_jobs import nodes
+
+from v6_federated.base.errors import SafeError
+from v6_federated.messages import codec
+from v6_federated.node import task
+from v6_federated.privacy.schema import Column, Schema
+from v6_workbench.simulation.call_outcomes import CallOutcome
+from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
+
+CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
+ROWS, ILL = (103, 143, 187, 230), (31, 52, 90, 77)
+SCHEMA = Schema((Column("ill", "number", 0, 1), Column("drug", "number", 0, 1)), "ill1", bounds=(0, 10))
+
+
+def hospitals() -> dict[int, pd.DataFrame]:
+    """Four hospitals with known numbers of rows; nobody else knows how many of them are ill."""
+    tables = {}
+    for k, (n, ill) in enumerate(zip(ROWS, ILL, strict=True), start=1):
+        rng = np.random.default_rng(k)
+        table = pd.DataFrame({"ill": (np.arange(n) < ill).astype(int), "drug": rng.integers(0, 2, n)})
+        table["arm"] = np.where(np.arange(n) % 3 == rng.integers(0, 3), "a", "b")
+        tables[k] = table.assign(ill1=table["ill"] + 1, sooner=2 - table["ill"], days=rng.exponential(50, n).round())
+    return tables
+
+
+def study(word: str, schema: Schema | None = None) -> StudyPlan:
+    return StudyPlan(schema=schema, hospital_totals=word)
+
+
+def splits(total: int) -> np.ndarray:
+    """All ways to deal a number over four hospitals, in ascending order."""
+    a, b, c = np.meshgrid(*[np.arange(total // k + 1) for k in (4, 3, 2)], indexing="ij", sparse=True)
+    d = total - a - b - c
+    found = np.nonzero((a <= b) & (b <= c) & (c <= d))
+    return np.stack([*found, total - sum(found)])
+
+
+# ---- the partial likelihood of each hospital
+
+LABEL = {"label": "ill1", "event": "ill", "features": ["drug"]}
+
+
+def test_one_honest_cox_job_tells_the_ill_patients_of_each_hospital(tmp_path):
+    """With ill + 1 as the time, those at risk at time 2 are the ill: the sum is of a function of each one's number."""
+    options = {"study": study("told", SCHEMA), "environment": CAREFUL, "hospital_folder": tmp_path}
+    with MockNetwork("v6_cox", hospitals(), **options) as network:
+        result = network.run(**LABEL, ties="breslow")
+    assert result["privacy"]["aggregation"] == "pinned" and result["privacy"]["hospital_totals"] == "told"
+    events = splits(result["events"])
+    # of log E_h for each of E_h events, in whole numbers of hospitals whose sum is told
+    told = -np.where(events > 0, events * np.log(np.maximum(events, 1)), 0).sum(axis=0)
+    fits = events[:, np.abs(told - result["null_log_likelihood"]) < 1e-6]
+    assert fits.T.tolist() == [sorted(ILL)]
+
+
+# ---- log-rank tests of hospitals with known sizes
+
+
+def opened(lying, function, seq, **arguments):
+    answers = [lying.ask(k, function, seq, **arguments) for k in lying.network.nodes]
+    refused = {answer for answer in answers if isinstance(answer, str)}
+    return refused or lying.opened(answers)[2]
+
+
+def of_times(lying, label, levels=()):
+    """A job about times."""
+    data = {"label": None, "features": [], "classes": None, "supervised": False, "time": label, "event": "ill"}
+    data |= {"subgroup": "arm", "levels": [*levels]} if levels else {}
+    lying.job |= {"method": "km", "model": None, "data": {**lying.job["data"], **data}}
+    return lying.agree()
+
+
+def arms(tables):
+    return np.array([(t["arm"] == "a").sum() for t in tables.values()])
+
+
+def test_a_log_rank_test_of_hospitals_of_known_sizes_tells_the_ill_patients_of_each(tmp_path):
+    """All ill patients have the event at once: of each hospital the sum has its events times the share of an arm."""
+    tables = hospitals()
+    with MockNetwork("v6_km", tables, hospital_folder=tmp_path, study=study("told"), environment=CAREFUL) as network:
+        found = opened(
+            of_times(Central(network, "pinned"), "sooner", ("a", "b")), "leaving", 1, ends=[1.0], strata="hospital"
+        )
+    events = np.rint(found["one events"]).reshape(2, 2).sum(axis=1)
+    expected = float(events[0] - found["one difference"][0])  # sum over h of E_h n_ah / n_h
+    share, most = arms(tables) / np.array(ROWS), np.array(ROWS) + 1
+    first, second, third = np.meshgrid(*map(np.arange, most[:3]), indexing="ij", sparse=True)
+    last = int(events.sum()) - first - second - third
+    apart = np.abs(first * share[0] + second * share[1] + third * share[2] + last * share[3] - expected)
+    fits = np.argwhere((apart < 1e-9) & (last >= 0) & (last <= ROWS[3]))
+    assert fits.tolist() == [[*ILL[:3]]]
+
+
+# ---- the same sums where every hospital counts the same
+
+
+def test_the_same_weight_for_each_hospital_tells_the_ill_patients_of_each(tmp_path):
+    """A mean of hospitals' shares of ill patients has their sizes as denominators."""
+    sizes, ill = (23, 29, 31, 37), (7, 12, 9, 20)
+    tables = {
+        k: pd.DataFrame({"x": np.zeros(n), "label": (np.arange(n) < few).astype(int)})
+        for k, (n, few) in enumerate(zip(sizes, ill, strict=True), start=1)
+    }
+    environment = CAREFUL | {"V6_FEDERATED_MINIMUM_ROWS_A_SIDE": "1"}
+    options = {"hospital_folder": tmp_path, "study": study("told"), "environment": environment}
+    with MockNetwork("v6_scaffold", tables, **options) as network:
+        lying = Central(network, "pinned")
+        lying.job |= {"method": "scaffold", "model": {"name": "logreg", "features": 1, "classes": 2}}
+        lying.job["data"] = {**lying.job["data"], "label": "label", "features": ["x"]}
+        lying.agree()
+        arrays = codec.encode({"weights": np.zeros(2), "c": np.zeros(2)})
+        found = opened(lying, "client_update", 1, unit=(64, 10), arrays=arrays, known={}, local={"lr": 1.0})
+    shares = 4 * float(found["equal dy 2^10"][1]) + 2  # the step is the share of the ill less a half
+    first, second, third = np.meshgrid(*[np.arange(n + 1) for n in sizes[:3]], indexing="ij", sparse=True)
+    rest = (shares - first / sizes[0] - second / sizes[1] - third / sizes[2]) * sizes[3]
+    fits = np.argwhere((np.abs(rest - np.rint(rest)) < 4e-5) & (rest > -0.5) & (rest < sizes[3] + 0.5))
+    assert [*ill[:3]] in fits.tolist() and len(fits) < 10, len(fits)  # of 24,000; a second rate leaves one
+
+
+# ---- what is declared is true
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "secure-aggregation.md"
+EXACT = [(m, i) for m in HONEST for i in range(len(requests(m)))]
+NOT_HERE = (*additive_sums.NOISY, "evaluate_own", "compressed_update")
+
+
+def test_the_page_has_the_table_of_what_is_additive_in_what():
+    """``python tests/secagg/additive_table.py`` prints it."""
+    assert "\n".join(table()) in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("method", "i"), EXACT, ids=[f"{m}-{requests(m)[i][0]}-{i}" for m, i in EXACT])
+def test_sums_over_rows_in_a_study_do_not_depend_on_how_rows_are_dealt(method, i, tmp_path, monkeypatch):
+    """With the limits of careful nodes, by which hospitals with few rows fold, join or leave out nothing in a study."""
+    function, arrays, settings, job = requests(method)[i]
+    if function in NOT_HERE:
+        pytest.skip("needs a privacy plan, or is answered in no study")
+    monkeypatch.setattr(additive_sums, "TRUSTING", CAREFUL | {"V6_FEDERATED_SCORE_BANDS": "255"})
+    job = {**job, "aggregation": "pinned"}
+    captured, rows = additive_sums.values_of(method, function, arrays, settings, job, monkeypatch, tmp_path)
+    assert "n" in rows
+    for part, total, one, size in additive_sums.compared(captured, rows):
+        if size is None or part.exponent is None:
+            assert (total == one).all(), part
+        else:
+            within = 1e-12 if part.weight == "one" and not part.name.startswith("evaluation.") else 4e-6
+            assert (np.abs(total - one) <= within * size + 1e-30).all(), (part, total, one)
+
+
+# ---- where totals are hidden
+
+
+class Unread:
+    """In place of a node: whoever makes one would read rows."""
+
+    def __init__(self, *arguments):
+        raise SafeError("rows would be read")
+
+
+IN_STUDIES = {name: [request for request in of if request[0] != "evaluate_own"] for name, of in HONEST.items()}
+SUMS = [(method, i) for method, requests in IN_STUDIES.items() for i in range(len(requests))]
+
+
+@pytest.mark.parametrize(("method", "i"), SUMS, ids=[f"{m}-{IN_STUDIES[m][i][0]}-{i}" for m, i in SUMS])
+def test_a_node_answers_sums_over_rows_and_nothing_else(method, i, tmp_path, monkeypatch):
+    """By what it declares, before a row is read; whatever central says, in all functions of all methods."""
+    function, arrays, settings, job = IN_STUDIES[method][i]
+    monkeypatch.setattr(task, "Node", Unread)
+    said = {}
+    for word in ("told", "hidden"):
+        options = {"hospital_folder": tmp_path / word, "study": study(word), "environment": TRUSTING}
+        with MockNetwork(f"v6_{method}", nodes(4), **options) as network:
+            lying = Central(network, "pinned")
+            data = {**lying.job["data"], **job.get("data", {})}
+            lying.job |= {"method": method, **job, "data": data, "hospital_totals": word}
+            sent = {"arrays": codec.encode(arrays, "float64")} if arrays else {}
+            said[word] = lying.ask(1, function, 1, unit=(64, 10), **sent, **settings)
+            hospital = lying.layout.of_hospitals
+    assert said["told"] == "rows would be read"
+    if not hospital:
+        assert said["hidden"] == "rows would be read"
+    else:
+        assert said["hidden"].startswith(f"{function} adds up what each hospital computes from its own totals (")
+        assert "(hospital_totals=hidden); " in said["hidden"], "it names what serves instead"
+
+
+@pytest.mark.parametrize(
+    ("package", "settings", "serves"),
+    [
+        ("v6_cox", LABEL, "each hospital is a stratum; set strata=none"),
+        (
+            "v6_km",
+            {"label": "sooner", "event": "ill", "subgroup": "arm"},
+            "set strata=none: groups are compared over all",
+        ),
+        (
+            "v6_fedavg",
+            {"label": "ill", "features": ["drug"], "epochs": 2, "rounds": 2},
+            "use fedavg with one step a round",
+        ),
+        (
+            "v6_fedavg",
+            {"label": "ill1", "event": "ill", "features": ["drug"], "loss": "cox", "rounds": 2},
+            "use cox with strata=none",
+        ),
+    ],
+    ids=["cox", "km", "fedavg", "loss=cox"],
+)
+def test_the_job_ends_before_keys_are_agreed_and_says_what_serves(package, settings, serves, tmp_path):
+    called = []
+
+    def note(organization, message):
+        called.append(message["method"])
+        return CallOutcome()
+
+    options = {"hospital_folder": tmp_path, "study": study("hidden"), "environment": CAREFUL, "outcomes": note}
+    with MockNetwork(package, hospitals(), **options) as network, pytest.raises(Exception, match=serves):
+        network.run(**settings)
+    assert {*called} <= {"describe", "forget"}
+
+
+@pytest.mark.parametrize(
+    ("package", "settings", "number"),
+    [
+        ("v6_cox", {**LABEL, "label": "days", "strata": "none"}, lambda result: result["coefficients"][0]["estimate"]),
+        (
+            "v6_km",
+            {"label": "days", "event": "ill", "subgroup": "arm", "strata": "none"},
+            lambda result: result["log_rank"]["statistic"],
+        ),
+        ("v6_glm", {"label": "days", "features": ["drug"], "family": "poisson"}, lambda result: result["deviance"]),
+        (
+            "v6_fedavg",
+            {"label": "days", "features": ["drug"], "loss": "squared", "rounds": 2},
+            lambda result: result["final"]["loss"],
+        ),
+        (
+            "v6_fedavg",
+            {
+                **{"label": "ill", "features": ["drug", "days", "arm"], "rounds": 2, "subgroup": "arm"},
+                **{"preprocess": ["impute", "clip:0.1", "onehot", "standardize"], "class_weights": "balanced"},
+            },
+            lambda result: [
+                result["final"]["loss"],
+                result["final"]["accuracy"],
+                result["subgroups"]["rows"][0]["evaluated"],
+            ],
+        ),
+        (
+            "v6_gbdt",
+            {"label": "ill", "features": ["drug", "days"], "rounds": 2, "mode": "histogram"},
+            lambda result: result["final"]["loss"],
+        ),
+        ("v6_pca", {"features": ["days", "drug"], "components": 2}, lambda result: result["final"]),
+    ],
+    ids=["cox", "km", "glm", "fedavg", "classes", "gbdt", "pca"],
+)
+def test_what_serves_gives_the_same_numbers_as_where_totals_are_told(package, settings, number, tmp_path):
+    """In whole jobs: all of their requests are sums over rows."""
+    found = []
+    for word in ("told", "hidden"):
+        options = {"study": study(word), "environment": CAREFUL, "secret_of": lambda k: "hospital" * 5 + str(k)}
+        with MockNetwork(package, hospitals(), **options) as network:
+            result = network.run(**settings)
+        assert result["privacy"]["hospital_totals"] == word and "stopped" not in result, result.get("stopped")
+        found.append(number(result))
+    assert found[0] == pytest.approx(found[1], rel=1e-4)  # but for the dither, of 2^-11 for a loss of classes
