@@ -12,6 +12,7 @@ from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.dp.ledger import MOST_DELTA, MOST_EPSILON, NAME, Ledger, Reserved, Spent
 from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.secagg import study
 
 DELTA = 1e-5  # if neither an option nor the environment has one
 HEAD = 16  # digits of a job's head that are shown
@@ -45,7 +46,7 @@ def shown(
     except NodePermissionException as error:
         reason = str(error).removesuffix(NOTHING_COMPUTED).strip()
         return [f"{folder / NAME}: {reason}"], {"error": reason}
-    lines = [*_lines(folder / NAME, spent, budget, known, job)]
+    lines = [*_lines(folder / NAME, spent, budget, known, job), _of_a_person(folder)]
     return lines, {
         "epsilon": spent.epsilon,
         "budget": budget,
@@ -73,6 +74,21 @@ def _lines(file: Path, spent: Spent, budget: float | None, delta: float | None, 
     yield (
         f"head {spent.head}: note it outside this folder. If the head that you noted last is not among those above "
         "any more, an older folder was put back or the ledger was changed, and more is spent than it says"
+    )
+
+
+def _of_a_person(folder: Path) -> str:
+    """Whose loss epsilon is: noise in a study hides persons at as many hospitals as it says."""
+    try:
+        agreed = study.accepted(folder)
+    except NodePermissionException as error:
+        return f"at how many hospitals a person may be is not known: {str(error).removesuffix(NOTHING_COMPUTED).strip()}"
+    if agreed is None:
+        return "epsilon is that of a person with rows at this hospital alone, as there is no study"
+    N = agreed.hospitals_a_person
+    return (
+        f"in jobs of the study, epsilon is that of a person with rows at {N} of its hospitals at most "
+        f"(hospitals_a_person), in other jobs at this hospital alone"
     )
 
 
