@@ -146,7 +146,9 @@ class Aggregation:
         quorum_of: int,
     ) -> list[Answer]:
         """Have the nodes of whole blocks confirm their keys; blocks in which one does not are left out for now."""
-        expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders", "hospitals_a_person"}), without_rows=True)
+        expected = Expected(
+            parts=frozenset({"tags"}), values=frozenset({"colluders", "hospitals_a_person"}), without_rows=True
+        )
         groups = [
             Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
             for first, roster in rosters.items()

@@ -46,7 +46,7 @@ def shown(
     except NodePermissionException as error:
         reason = str(error).removesuffix(NOTHING_COMPUTED).strip()
         return [f"{folder / NAME}: {reason}"], {"error": reason}
-    lines = [*_lines(folder / NAME, spent, budget, known, job), _of_a_person(folder)]
+    lines = [*_lines(folder / NAME, spent, budget, known, job)]
     return lines, {
         "epsilon": spent.epsilon,
         "budget": budget,
@@ -71,6 +71,7 @@ def _lines(file: Path, spent: Spent, budget: float | None, delta: float | None, 
             f"{max(budget - spent.epsilon, 0):.4g} is left{'' if delta else assumed}"
         )
     yield from (_reservation(it) for it in spent.jobs if it.job.startswith(job or ""))
+    yield _of_a_person(file.parent)
     yield (
         f"head {spent.head}: note it outside this folder. If the head that you noted last is not among those above "
         "any more, an older folder was put back or the ledger was changed, and more is spent than it says"
@@ -82,7 +83,9 @@ def _of_a_person(folder: Path) -> str:
     try:
         agreed = study.accepted(folder)
     except NodePermissionException as error:
-        return f"at how many hospitals a person may be is not known: {str(error).removesuffix(NOTHING_COMPUTED).strip()}"
+        return (
+            f"at how many hospitals a person may be is not known: {str(error).removesuffix(NOTHING_COMPUTED).strip()}"
+        )
     if agreed is None:
         return "epsilon is that of a person with rows at this hospital alone, as there is no study"
     N = agreed.hospitals_a_person

@@ -76,7 +76,10 @@ def test_the_block_of_a_hospital_is_sorted_by_key(study):
     ("edit", "error"),
     [
         (lambda s: "{", "not JSON"),
-        (lambda s: "[]", "must have blocks, colluders, hospital_totals, hospitals_a_person, name, protocol, schema, version"),
+        (
+            lambda s: "[]",
+            "must have blocks, colluders, hospital_totals, hospitals_a_person, name, protocol, schema, version",
+        ),
         (lambda s: s | {"more": 1}, "nothing else"),
         (lambda s: s | {"protocol": "v6-federated/secagg/2"}, "protocol must be v6-federated/secagg/1"),
         (lambda s: s | {"blocks": [1]}, "list of lists"),
