@@ -110,7 +110,7 @@ def test_a_person_is_drawn_with_all_rows(table):
         drawn[noise.sample(rows, step)] = True
         assert all(len({*drawn[persons == who]}) == 1 for who in {*persons})
         shares.append(drawn.mean())
-    assert np.mean(shares) == pytest.approx(0.3, abs=0.03) and len({*shares}) > 10
+    assert np.mean(shares) == pytest.approx(0.3, abs=0.05) and len({*shares}) > 10
 
 
 @pytest.mark.parametrize("m", [1, 2, 8])
