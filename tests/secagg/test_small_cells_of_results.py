@@ -178,3 +178,17 @@ def _trees(structure: np.ndarray) -> list[np.ndarray]:
             found.append(structure[begin:i])
             begin, open_ = i, 1
     return found
+
+
+def test_flags_in_arrays_hold_no_small_cell_either(tmp_path):
+    """Columns of 0 and 1 are found by their moments: no step has made them, and they have no names."""
+    flags = {}
+    for k, table in clinics().items():
+        X = np.column_stack([table["sex"] == "f", table["stage"] == "c", table["age"]]).astype(float)
+        flags[k] = X, np.zeros(len(X), int)
+    result = run("v6_pca", flags, "pinned", tmp_path, size=4, environment=CAREFUL, components=None)
+    found, n = codec.decode(result["weights"]), result["history"][0]["n"]
+    V, mean = found["components"].astype(float), found["mean"].astype(float)
+    products = V.T @ np.diag(found["explained_variance"] * (n - 1)) @ V + n * np.outer(mean, mean)
+    assert sum(int((X[:, 0] * X[:, 1]).sum()) for X, _ in flags.values()) == 2
+    assert abs(products[0, 1]) < 0.02

@@ -201,11 +201,12 @@ class SumsOfRows:
         return [_with(a, {name: self._without_small(_sum(a, name, e), a, mean, scale, levels, least)}) for a in answers]
 
     def _levels_of(self, job: Job, d: int) -> tuple[Array, Array, list[str]] | None:
-        """What each column is made of, see ``small_cells.groups_of``; None if the columns have no names."""
-        names = job.data.features
-        if names is None:
-            return None
-        found = small_cells.groups_of(job.data.preprocess, names, job.data.categories or ())
+        """What each column is made of, see ``small_cells.groups_of``; None if it cannot be said."""
+        steps, names = job.data.preprocess, job.data.features
+        if names is None:  # arrays
+            widths = [step["fitted"]["shapes"]["mean"][0] for step in steps if step["step"] == "pca"]
+            names = [str(i) for i in range(next(iter(widths), d))]
+        found = small_cells.groups_of(steps, names, job.data.categories or ())
         return found if len(found[0]) == d else None
 
     def _without_small(
