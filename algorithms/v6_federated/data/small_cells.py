@@ -47,6 +47,25 @@ def groups_of(
     return E[:, 0], s, own
 
 
+def zeros_and_ones(n: int, sums: Array, squares: Array, a: Array, s: Array) -> tuple[Array, Array]:
+    """Find columns that are made of one of 0 and 1: its variance is p (1 - p).
+
+    Args:
+        n: number of rows.
+        sums: of each column (d,).
+        squares: of each column about its mean (d,).
+        a: column i is a_i + s_i x_i (d,).
+        s: see ``a``; 0 for a column that is not made of one other (d,).
+
+    Returns:
+        How many rows have x_i = 1 (d,), and which columns are such (d,).
+    """
+    x = (sums - n * a) / np.where(s == 0, 1.0, s)
+    p = x / n
+    fits = np.abs(squares - n * s**2 * p * (1 - p)) <= SAME * (squares + s**2)
+    return np.rint(x), (s != 0) & fits & (squares > 0)
+
+
 def changed(
     products: Array, n: int, sums: Array, squares: Array, a: Array, s: Array, own: Sequence[str], least: int
 ) -> Array:
@@ -66,13 +85,11 @@ def changed(
         The change (d, d), symmetric; 0 but for products of two columns of 0 and 1.
     """
     found = np.zeros_like(products)
-    x = (sums - n * a) / np.where(s == 0, 1.0, s)
-    p = x / n
-    binary = (s != 0) & (np.abs(squares - n * s**2 * p * (1 - p)) <= SAME * (squares + s**2)) & (squares > 0)
+    x, binary = zeros_and_ones(n, sums, squares, a, s)
     at = np.flatnonzero(binary)
     names = [*dict.fromkeys(own[i] for i in at)]
     of_group = np.array([[own[i] == name for name in names] for i in at], np.float64).reshape(len(at), len(names))
-    aa, ss, total, x = a[at], s[at], sums[at], np.rint(x[at])
+    aa, ss, total, x = a[at], s[at], sums[at], x[at]
     upper = np.triu(products)[np.ix_(at, at)]
     upper = upper + np.triu(upper, 1).T
     cells = upper - np.outer(total, aa) - np.outer(aa, total) + n * np.outer(aa, aa)
