@@ -169,7 +169,7 @@ class Unread:
         raise SafeError("rows would be read")
 
 
-IN_STUDIES = {name: [request for request in of if request[0] != "evaluate_own"] for name, of in HONEST.items()}
+IN_STUDIES = {name: [request for request in requests(name) if request[0] != "evaluate_own"] for name in HONEST}
 SUMS = [(method, i) for method, requests in IN_STUDIES.items() for i in range(len(requests))]
 
 
