@@ -63,8 +63,9 @@ class Scenario:
         for n, mean, share in zip(self.sizes, self.means, self.shares, strict=True):
             group = (rng.random(n) < share).astype(np.intp)
             event, censored = rng.exponential(mean, n), rng.exponential(np.array(self.censored)[group])
-            time = np.minimum(event, censored)
-            found.append(Rows(np.ceil(time) if self.whole else time, (event <= censored) * 1.0, group))
+            if self.whole:  # each by itself: who has both in one month has had the event, in every group
+                event, censored = np.ceil(event), np.ceil(censored)
+            found.append(Rows(np.minimum(event, censored), (event <= censored) * 1.0, group))
         return found
 
 

@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from v6_workbench.network.images import ROOT
-
+ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
     file for folder in ("algorithms", "docs", "docker", "examples") for file in (ROOT / folder).rglob("*.py")
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import times
+from v6_federated import exact, times
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,43 @@ def of_rows(X: np.ndarray, followed: times.Followed, beta: np.ndarray, hazard: n
         "happened": followed.event @ X,
         "hessian": X.T @ ((weights @ hazard)[:, None] * X),
         "weights": weights,
+    }
+
+
+def exact_sums(X: np.ndarray, followed: times.Followed, eta: np.ndarray, hazard: np.ndarray) -> dict[str, Any]:
+    """Sum up the same without rounding, of rows that no bin is joined for.
+
+    A row is at risk for the whole width of each bin before the one in which it leaves. So the sums for a bin are its
+    width times the sums of exp(eta) (1, x) over the rows that leave later, and what those add that leave in it.
+
+    Args:
+        X: columns (n, p).
+        followed: the rows' times, with ``least`` 0.
+        eta: log hazard ratios (n,), each of which follows from its row alone.
+        hazard: of each bin (B,).
+
+    Returns:
+        ``events``, ``risk``, ``happened`` and ``hessian`` as ``of_rows`` has them; ``at_risk`` and ``expected`` (n,),
+        what a row weighs in the sums over bins, and in those times the hazards.
+    """
+    begins, B = np.concatenate([[0.0], followed.ends]), len(hazard)
+    widths, bins = np.diff(begins), followed.bins
+    spent, ratio = followed.time - begins[bins], np.exp(eta)  # in the bin in which a row leaves
+    each = ratio[:, None] * np.column_stack([np.ones(len(X)), X])
+    leaving, within = exact.sums(each, bins, B), exact.sums(spent[:, None] * each, bins, B)
+    of_bins = np.fromiter(leaving.numbers, object, len(leaving.numbers)).reshape(B, -1)
+    later = np.cumsum(of_bins[::-1], axis=0)[::-1][1:]  # leaving after each bin but the last
+    before = [
+        exact.Exact(tuple(one), leaving.exponent).scaled(w) for one, w in zip(later, widths.tolist(), strict=True)
+    ]
+    expected = ratio * (np.append(0.0, np.cumsum(hazard[:-1] * widths))[bins] + spent * hazard[bins])
+    return {
+        "events": followed.events(),
+        "risk": exact.joined([*before, *[0.0] * of_bins.shape[1]]) + within,
+        "happened": exact.sums(followed.event[:, None] * X),
+        "hessian": exact.EXACTLY.quadratic(X, expected, np.zeros(len(X)))[0],
+        "at_risk": ratio * followed.time,
+        "expected": expected,
     }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from v6_cox import grid
 from v6_cox.likelihood import FURTHEST, Cox, of_stratum
 from v6_cox.measures import MEASURES, Ties
-from v6_federated import Asked, Node, Result, SafeError, Sum, Vector, codec, partial, times
+from v6_federated import Asked, Node, Result, SafeError, Sum, Vector, check_scale, codec, partial, times
 
 SHARED = "set strata=none: one baseline hazard of all rows, in bins of time that all hospitals share"
 UNEVEN = (
@@ -74,24 +74,30 @@ def newton_on_grid(
     followed = times.Followed(time, event, ends, least, "evenly" if even else "by width")
     if closed or (least and not even):  # the open bin has no width by which events could be spread
         followed = followed.up_to_the_last_end()
-    X = X - center[:-1]
-    if (np.abs(X @ beta) > FURTHEST / 2).any():
+    check_scale(center)
+    X = node.as_used(X - center[:-1])
+    eta = node.adding.linear(X, beta)
+    if (np.abs(eta) > FURTHEST / 2).any():
         raise SafeError(
             "the hazard ratios are too large to compute with; leave out columns, or divide them by a number"
         )
-    found = grid.of_rows(X, followed, beta, hazard)
-    of_bins = found.pop("weights")
-    node.policy.check_dominance(of_bins.sum(axis=1), UNEVEN)
+    found: dict[str, Any] = {"measures": measures(followed.time, followed.event, eta, 0.0, pairs=not node.pinned)}
+    lower = np.tril_indices(p)
+    if node.pinned:
+        found |= grid.exact_sums(X, followed, eta, hazard)
+        at_risk, expected, hessian = (found.pop(name) for name in ("at_risk", "expected", "hessian"))
+        found["hessian"] = hessian.take(lower[0] * p + lower[1])
+    else:
+        found |= grid.of_rows(X, followed, beta, hazard)
+        of_bins = found.pop("weights")
+        at_risk, expected = of_bins.sum(axis=1), of_bins @ hazard
+        found |= {"risk": found["risk"].ravel(), "hessian": found["hessian"][lower]}
+    node.policy.check_dominance(at_risk, UNEVEN)
     if hazard.any():
-        node.policy.check_dominance(of_bins @ hazard, UNEVEN)
+        node.policy.check_dominance(expected, UNEVEN)
     if not node.pinned:
         node.policy.check_bins(of_bins)
-    return {
-        **{name: found[name] for name in ("events", "happened")},
-        "risk": found["risk"].ravel(),
-        "hessian": found["hessian"][np.tril_indices(p)],
-        "measures": measures(followed.time, followed.event, X @ beta, 0.0, pairs=not node.pinned),
-    }
+    return found
 
 
 def measures(

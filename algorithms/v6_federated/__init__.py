@@ -17,6 +17,7 @@ from v6_federated.central.federation import Federation
 from v6_federated.central.job import Result, central
 from v6_federated.central.privacy import training_plan
 from v6_federated.data import affine, inference, pca, pooling, times
+from v6_federated.data.columns import check_scale
 from v6_federated.data.source import Rows
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, TrainingWithNoise, WithNoise
@@ -48,6 +49,7 @@ from v6_federated.node.functions import (
 )
 from v6_federated.node.node import Node
 from v6_federated.node.task import partial
+from v6_federated.privacy import exact
 from v6_federated.privacy.dp.bounded import ROW, bounded_reach, bounded_rows, bounded_sum
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.environment import number_of_threads
@@ -99,12 +101,14 @@ __all__ = [
     "central",
     "changed",
     "check_grid",
+    "check_scale",
     "codec",
     "confirm",
     "count_events",
     "count_rows",
     "describe",
     "evaluate",
+    "exact",
     "extract",
     "fit_step",
     "forget",

@@ -20,8 +20,7 @@ from v6_fsvrg.perceptron import svrg_pass
 @partial(sums={"gradient": Mean(additive=of_gradients), "train_loss": Loss(additive=of_gradients)}, instead=RISK_SETS)
 def gradient(node: Node, weights: Vector) -> Result:
     """Compute grad F_k(w_t) (d,), the mean gradient over the node's rows."""
-    X, y = node.model.asarray(node.rows.X), node.model.asarray(node.rows.y)
-    loss, g = node.model.loss_and_gradient(weights, X, y)
+    loss, g = node.summed(weights)
     return {"gradient": g, "train_loss": loss}
 
 
@@ -40,7 +39,8 @@ def client_update(
     w_t, w = weights, weights + 0
     h_k = stepsize / len(node.rows)
     if batch_size == 1 and isinstance(node.model, models.Perceptron):  # the same steps, several times as fast
-        svrg_pass(node.model, w, w_t, node.rows.X, node.rows.y, full_gradient, h_k, node.permutation())
+        order = node.permutation()
+        svrg_pass(node.model, w, w_t, node.rows.X, node.rows.y, full_gradient, h_k, order, node.apart(w))
         return {"weights": w}
     for X, y in node.batches(1, batch_size):
         # the model overwrites a gradient with the next one

@@ -19,6 +19,7 @@ def svrg_pass(
     full: np.ndarray,
     step: float,
     order: Iterable[int],
+    apart: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:
     """Step w <- w - step (grad f_i(w) - grad f_i(w_t) + full) for each row i of ``order``, in place.
 
@@ -36,12 +37,16 @@ def svrg_pass(
         full: the full gradient at w_t (d,).
         step: h / n_k.
         order: indices of rows, one for each step.
+        apart: what w started from, and its change since, (d,) each, if the change is carried apart: it is changed in
+            place, and w is their sum.
     """
     before, signals_before = model.row_gradients(w_t, X, y)
     drift, h_k = np.float32(step) * full, np.float32(step)
-    (W_1, b_1), *others = model.layers(w)
-    drift_1 = next(model.layers(drift))[0]
-    rest, drift_rest = w[W_1.size :], drift[W_1.size :]
+    start, u = (w, w) if apart is None else apart
+    (W_1, _), *_ = model.layers(w)
+    (U_1, b_1), *others = model.layers(u)
+    S_1, drift_1 = (next(model.layers(each))[0] for each in (start, drift))
+    rest, start_rest, u_rest, drift_rest = (each[W_1.size :] for each in (w, start, u, drift))
     rows_left = iter(order)
     while block := list(islice(rows_left, BLOCK)):
         x = X[block]
@@ -50,12 +55,16 @@ def svrg_pass(
         for t, i in enumerate(block):
             first = sums[t] - np.float32(t) * drifts[t] - products[t, :t] @ m[:t]
             inputs, signals = model.row_gradients(w, X[i : i + 1], y[i : i + 1], first[None])
-            rest -= drift_rest
+            u_rest -= drift_rest
             m[t] = h_k * (signals[0][0] - signals_before[0][i])
             b_1 -= m[t]
             for layer, (W, b) in enumerate(others, start=1):
                 d, d_t = h_k * signals[layer][0], h_k * signals_before[layer][i]
                 b -= d - d_t
                 W -= np.stack([inputs[layer][0], before[layer][i]], axis=1) @ np.stack([d, -d_t])
-        W_1 -= x.T @ m
-        W_1 -= np.float32(len(block)) * drift_1
+            if apart is not None:
+                np.add(start_rest, u_rest, out=rest)
+        U_1 -= x.T @ m
+        U_1 -= np.float32(len(block)) * drift_1
+        if apart is not None:
+            np.add(S_1, U_1, out=W_1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import Asked, Count, Loss, Mean, Node, Result, Rows, SafeError, Sum, Vector, codec, partial
+from v6_federated import Asked, Count, Loss, Mean, Node, Result, Rows, SafeError, Sum, Vector, codec, exact, partial
 from v6_gbdt import bins, leaves
 from v6_gbdt.central import MaxBin
 from v6_gbdt.grower import Grower
@@ -46,7 +46,8 @@ def _derivatives(asked: Asked, length: int) -> dict[str, Sum | Count | Loss]:
 @partial(sums={"mean": Mean(1, additive="row")})
 def average(node: Node) -> Result:
     """The mean of the node's labels, (1,): where a regression starts."""
-    return {"mean": np.array([node.rows.y.mean()], np.float32)}
+    y = node.rows.y
+    return {"mean": np.array([y.mean()], np.float32) if node.adding is exact.FLOATS else exact.sums(y)}
 
 
 def rows_by_cell(asked: Asked) -> dict[str, Count]:
@@ -151,7 +152,10 @@ def _sums(
         derivatives = tuple(np.rint(np.asarray(x, np.float64) / leaves.UNIT) for x in derivatives)
     found = sums(trees, agreed, bins.indices(agreed, X, node.pinned), *derivatives, minimum, node.check_time)
     each = found.reshape(3, -1)
-    rows, loss = each[2], ensemble.loss(f, y)
+    rows = each[2]
+    loss: Any = ensemble.loss(f, y)
+    if node.adding is exact.EXACTLY and not node.rounds_means:
+        loss = exact.sums(ensemble.losses(f, y))
     if not node.pinned:
         travel = each[:kinds].ravel()
         return {

@@ -101,6 +101,12 @@ class Trees:
             return float(np.mean((scores[:, 0] - y) ** 2))
         return models.LinearModel("logistic", self.features, self.classes).loss(scores, y)
 
+    def losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Compute the loss of each row (n,)."""
+        if self.regression:
+            return (scores[:, 0] - y) ** 2
+        return models.LinearModel("logistic", self.features, self.classes).losses(scores, y)
+
     def scores(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Compute what predicts each row's class: f, or the logarithms of the votes' shares where trees vote.
 
@@ -144,6 +150,10 @@ class Trees:
         for begin in range(0, len(trees), several):
             found = outputs_of(trees[begin : begin + several], X.astype(np.float32))
             yield from found.reshape(-1, self.columns, len(X))
+
+    def scores_alone(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Compute the same: a tree sorts each row by itself."""
+        return self.scores(w, X)
 
     def _votes(self, w: np.ndarray) -> np.ndarray | None:
         """The weight of the vote of each round's trees; None if outputs are added up."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from v6_federated import SafeError, models
+from v6_federated import SafeError, exact, models
 
 Function = Callable[[np.ndarray], np.ndarray]
 TINY = float(np.finfo(np.float64).eps)  # how near to 0 or 1 a fitted probability may come
@@ -50,6 +50,7 @@ class Family:
         variance: V(mu), without the dispersion.
         deviance: of each row, from label and mean.
         start: a mean near each label, or near all, where Newton's method begins.
+        means: whether it is near all, so that it is no row's own.
         constant: the part of each row's log-likelihood that no coefficient enters, see ``inference.log_likelihood``.
         dispersed: whether its dispersion is estimated.
         positive: whether means must be above 0.
@@ -66,6 +67,7 @@ class Family:
     positive: bool
     labels: str = ""
     possible: Function = np.isfinite
+    means: bool = False
 
 
 FAMILIES = {
@@ -108,6 +110,7 @@ FAMILIES = {
         positive=True,
         labels="numbers above 0; with zeros, choose family=poisson for counts, or family=gaussian",
         possible=lambda y: y > 0,
+        means=True,
     ),
 }
 
@@ -168,6 +171,11 @@ class Glm(models.LinearModel):
         mu = self.mean(super().scores(w.astype(np.float64), X) + offset)
         return mu if self.regression else special.logit(mu)
 
+    def scores_alone(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Compute the same, of each row as if it were alone."""
+        mu = self.mean(super().scores_alone(w, X))
+        return mu if self.regression else special.logit(mu)
+
     def loss(self, scores: np.ndarray, y: np.ndarray) -> float:
         """Compute the mean squared error, or the mean cross-entropy.
 
@@ -179,6 +187,14 @@ class Glm(models.LinearModel):
             The mean over the rows.
         """
         return float(np.mean((scores[:, 0] - y) ** 2)) if self.regression else super().loss(scores, y)
+
+    def losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Compute the squared error, or the cross-entropy, of each row (n,)."""
+        return (scores[:, 0] - y) ** 2 if self.regression else super().losses(scores, y)
+
+    def sums(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> Any:
+        """Refuse training by gradients, see ``loss_and_gradient``."""
+        return self.loss_and_gradient(w, X, y)
 
     def loss_and_gradient(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
         """Refuse training by gradients: they would be those of logistic regression.
@@ -225,7 +241,13 @@ models.register("glm", Glm, {"family": tuple(FAMILIES), "link": tuple(LINKS)})
 
 
 def newton_sums(
-    model: Glm, D: np.ndarray, y: np.ndarray, weights: np.ndarray, offset: np.ndarray, beta: np.ndarray | None
+    model: Glm,
+    D: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    offset: np.ndarray,
+    beta: np.ndarray | None,
+    adding: exact.Adding = exact.FLOATS,
 ) -> dict[str, Any] | None:
     """Sum up what a step of Fisher scoring needs of some rows (McCullagh and Nelder 1989, section 2.5).
 
@@ -237,6 +259,8 @@ def newton_sums(
         offset: offsets (n,).
         beta: coefficients (p,); None: the step begins at means near the labels, and its ``gradient`` is that at 0 of
             the weighted least squares problem which the first coefficients solve.
+        adding: how rows are added up. Exact sums are of what follows from each row alone, also where Newton's method
+            begins.
 
     Returns:
         ``gradient`` D^T s (p,) for s = weights (y - mu) mu' / V, ``hessian`` D^T W D (p, p) for W = weights mu'^2 / V,
@@ -246,26 +270,31 @@ def newton_sums(
     family, link = model.family, model.link
     with np.errstate(all="ignore"):  # what is not finite is found below
         if beta is None:
-            mu = family.start(y)
-            if link is LINKS["log"]:  # labels of family gaussian can be 0 or less
+            mu = family.start(y) if adding is exact.FLOATS or not family.means else y
+            if link is LINKS["log"] and adding is exact.FLOATS:  # labels of family gaussian can be 0 or less
                 mu = np.where(mu > 0, mu, max(0.1 * float(np.abs(mu).mean()), TINY))
+            elif link is LINKS["log"]:
+                mu = np.maximum(np.abs(mu), TINY)
             eta = link.of(mu)
         else:
-            eta = D @ beta + offset
+            eta = adding.linear(D, beta) + offset
             mu = model.mean(eta)
         slope, V = link.slope(eta), family.variance(mu)
         W, s = weights * slope**2 / V, weights * (y - mu) * slope / V
         carry = carried(family, weights, mu, slope, s)
         if beta is None:
             s = s + W * (eta - offset)
-        found = {
-            "gradient": D.T @ s,
-            "hessian": D.T @ (W[:, None] * D),
-            "deviance": float(weights @ family.deviance(y, mu)),
-            "pearson": float(weights @ ((y - mu) ** 2 / V)) if family.dispersed else 0.0,
-            "carried": carry,
-        }
-    sound = all(np.isfinite(part).all() for part in found.values()) and (not family.positive or bool((mu > 0).all()))
+            carry = carry if mu is not y else W[None]  # deviance and residuals are 0
+        of_rows = {"deviance": (family.deviance(y, mu), weights)}
+        of_rows |= {"pearson": ((y - mu) ** 2 / V, weights)} if family.dispersed else {}
+        try:
+            hessian, gradient = adding.quadratic(D, W, s)
+            found: dict[str, Any] = {"pearson": 0.0, **adding.totals(of_rows)}
+        except exact.NotFinite:
+            return None
+        found |= {"gradient": gradient, "hessian": hessian, "carried": carry}
+    parts = (part for part in found.values() if not isinstance(part, exact.Exact))  # these are finite
+    sound = all(np.isfinite(part).all() for part in parts) and (not family.positive or bool((mu > 0).all()))
     return found if sound else None
 
 

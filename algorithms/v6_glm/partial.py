@@ -14,7 +14,9 @@ from v6_federated import (
     Vector,
     bounded_reach,
     bounded_sum,
+    check_scale,
     codec,
+    exact,
     of_the_model,
     partial,
 )
@@ -69,19 +71,20 @@ def newton(
     with node.later():
         node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
         node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
-    D = np.column_stack([X, np.ones(n)])
-    beta = None
+    adding, beta = node.adding, None
+    D = np.column_stack([X, np.ones(n)]) if adding is exact.FLOATS else np.vstack([X.T, np.ones(n)]).T
     if weights is not None and center is not None and scale is not None:
         if not (scale > 0).all() or center[-1]:
             raise SafeError("center and scale are not those of columns and an intercept; send them as central does")
-        D = (D - center) / scale
+        check_scale(center, scale)
+        D = node.as_used((D - center) / scale)
         beta = weights * scale
         beta[-1] += center @ weights
     node.check_time()
-    found = newton_sums(model, D, y, w, offset, beta)
-    alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]))
-    measures = dict.fromkeys(MEASURES, 0.0)
-    gradient, hessian = np.zeros(p), np.zeros((p, p))
+    found = newton_sums(model, D, y, w, offset, beta, adding)
+    alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]), adding)
+    measures: dict[str, Any] = dict.fromkeys(MEASURES, 0.0)
+    hessian, gradient = adding.quadratic(D[:0], y[:0], y[:0])
     if (found is None or alone is None) and node.pinned:
         raise SafeError(IMPOSSIBLE)
     if found is None or alone is None:
@@ -94,16 +97,23 @@ def newton(
                 node.policy.check_dominance(carried, OFFSETS)
         gradient, hessian = found["gradient"], found["hessian"]
         measures |= {name: found[name] for name in ("deviance", "pearson")}
-        measures |= {f"null_{name}": float(alone[name].item()) for name in ("gradient", "hessian")}
+        measures |= {f"null_{name}": alone[name] for name in ("gradient", "hessian")}
         measures["null_deviance"] = alone["deviance"]
     measures["rows"] = float(given.sum())
-    measures["weight"] = float(w.sum())
-    measures["label"] = float(w @ y)
-    measures["constant"] = float(w @ model.family.constant(y))
-    measures["log_weight"] = float(np.log(w[given]).sum())
+    of_rows = {"label": (y, w), "constant": (model.family.constant(y), w)}
+    if adding is exact.FLOATS:
+        measures |= {"weight": float(w.sum()), "log_weight": float(np.log(w[given]).sum())}
+    else:
+        of_rows |= {"weight": (w, np.ones(n)), "log_weight": (np.log(np.where(given, w, 1.0)), np.ones(n))}
+    measures |= adding.totals(of_rows)
+    lower = np.tril_indices(p)
+    if isinstance(hessian, exact.Exact):
+        of_pairs = hessian.take(lower[0] * p + lower[1])
+        return {"gradient": gradient, "hessian": of_pairs, "measures": exact.joined([*measures.values()])}
+    measures |= {name: float(np.asarray(number).item()) for name, number in measures.items()}
     return {
         "gradient": gradient,
-        "hessian": hessian[np.tril_indices(p)],
+        "hessian": hessian[lower],
         "measures": np.array([measures[name] for name in MEASURES]),
     }
 

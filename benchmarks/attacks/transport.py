@@ -283,6 +283,9 @@ def climbed(found: Mapping[int, Mapping[str, np.ndarray]], name: str) -> np.ndar
     return np.asarray(value)
 
 
+DETAILS = ("counts", "predicted", "subgroups")  # of the last evaluation
+
+
 def answer_of(
     function: str,
     arguments: Mapping[str, Any],
@@ -310,7 +313,10 @@ def answer_of(
     if function != "evaluate":
         raise NotASum("the number is not added up")
     sums = {name.removeprefix("one ").partition(" ")[0]: value for name, value in found.items()}
-    return {}, {"n": n, "evaluation": _evaluation({k.removeprefix("evaluation."): v for k, v in sums.items()})}
+    values = {"n": n, "evaluation": _evaluation({k.removeprefix("evaluation."): v for k, v in sums.items()})}
+    if details := {name: np.asarray(sums[name]) for name in DETAILS if name in sums}:
+        values["details"] = codec.encode(details, "float64")
+    return {}, values
 
 
 def _evaluation(sums: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_all_names_the_missing_data(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["benchmarks", "all", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
     assert main() == 1
     out, err = capsys.readouterr()
-    assert ran == ["careful", "cox_bins", "log_rank", "poisoning"] and out.endswith("README.md\n")
+    assert ran == ["careful", "cox_bins", "folding", "log_rank", "poisoning"] and out.endswith("README.md\n")
     for line in (
         "mcmahan2017: no mnist.npz in",
         "garst2021_gbdt: no fashion_mnist.npz in",

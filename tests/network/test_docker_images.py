@@ -1,6 +1,7 @@
 """What is in an image of a method, and what is not."""
 
 import re
+from pathlib import Path
 
 import pytest
 from leftovers import once
@@ -81,7 +82,7 @@ def test_no_address_of_a_package_index_is_left(engine, toy):
 def test_every_method_has_an_image_of_a_kind_that_there_is():
     listed = images.listed()
     assert set(listed) == {f"v6-{method}" for method in names()}
-    kinds = {path.stem for path in (images.RECIPES / "requirements").glob("*.txt")}
+    kinds = {path.stem for path in (Path(__file__).parents[2] / "docker" / "requirements").glob("*.txt")}
     assert {image.kind for image in listed.values()} <= kinds
 
 

@@ -288,7 +288,7 @@ def test_a_table_that_has_changed_is_refused(liar, sums, engine, hospitals):
     finally:
         assert node.exec_run(["cp", "/mnt/default.csv", table]).exit_code == 0
     print(line)
-    assert "the table of this node has changed since the job began; start a new job" in line
+    assert "the table of this node, or a limit that decides its answers, has changed since the job began" in line
     assert [row for row in requests(hospitals, 3) if row[0] == liar.job["key"]] == []
 
 

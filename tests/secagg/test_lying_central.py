@@ -22,11 +22,13 @@ from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import keys, study
-from v6_federated.privacy.secagg.answered import KEPT
+from v6_federated.privacy.secagg.answered import KEPT, Answered
 from v6_workbench.simulation import studies
 from v6_workbench.simulation.mock import TRUSTING
 
 MODES = ("masked", "pinned")
+RESTORED = "an older copy of the hospital's folder was put back"
+CHANGED = "the table of this node, or a limit that decides its answers, has changed since the job began"
 
 
 def volume(lying, k: int) -> Path:
@@ -359,8 +361,8 @@ def test_a_table_that_changes_ends_the_job(tmp_path):
         lying.agree()
         assert not isinstance(lying.update(1), str)
         change_table(lying.network, 1)
-        assert "the table of this node has changed since the job began" in lying.update(1, 2)
-        assert "the table of this node has changed" in lying.update(1)  # also what was answered
+        assert CHANGED in lying.update(1, 2)
+        assert CHANGED in lying.update(1)  # also what was answered
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -398,6 +400,62 @@ def test_volume_and_folder_rolled_back_give_the_same_bytes(tmp_path):
         for folder, copy in folders:
             roll_back(folder, copy)
         assert lying.update(1, batch_size=10, local_steps=4) == first
+
+
+def set_limit(lying, k: int, name: str, value: str) -> None:
+    """What a node's operator does between two requests."""
+    node = lying.network.nodes[k]
+    lying.network.nodes[k] = replace(node, environment={**node.environment, name: value})
+
+
+FOLDERS = {"the folder": [hospital], "the folder and the volume": [hospital, volume]}
+
+
+@pytest.mark.parametrize("limit", [None, ("V6_FEDERATED_OWN_SHUFFLE", "1")], ids=["same limits", "another limit"])
+@pytest.mark.parametrize("put_back", FOLDERS)
+@pytest.mark.parametrize("at", ["before the hello", "after the hello", "while it computes"])
+def test_a_folder_that_is_put_back_brings_no_second_answer(at, put_back, limit, tmp_path, monkeypatch):
+    """With another limit, the same request once had another answer under the same masks: their difference leaks."""
+    with central("pinned", tmp_path / "folders") as lying:
+
+        def copy():
+            for i, folder in enumerate(FOLDERS[put_back]):
+                keep(folder(lying, 1), tmp_path / f"copy-{i}")
+
+        def ask():
+            said = lying.update(1, weights=np.full(5, 0.1), batch_size=10, local_steps=3)
+            return said if isinstance(said, str) else json.dumps(said)
+
+        if at == "before the hello":
+            lying.call(1, "describe", round_=0, raw=False, job={"key": "f" * 32})  # makes the node's secret
+            copy()
+        lying.agree()
+        if at == "after the hello":
+            copy()
+        if at == "while it computes":
+            real = Answered.finish
+            monkeypatch.setattr(Answered, "finish", lambda *args: (copy(), real(*args))[1])
+        first = ask()
+        monkeypatch.undo()
+        assert first.startswith("{")
+        for i, folder in enumerate(FOLDERS[put_back]):
+            roll_back(folder(lying, 1), tmp_path / f"copy-{i}")
+        if limit:
+            set_limit(lying, 1, *limit)
+        again = ask()
+        assert again == first or not again.startswith("{"), "two answers to one request"
+        if put_back == "the folder" and at != "while it computes" and not limit:
+            assert RESTORED in again
+            assert RESTORED in lying.update(1, 2)  # also for requests that it has not answered
+        if limit and not (put_back != "the folder" and at == "before the hello"):
+            assert CHANGED in again
+
+
+def test_limits_that_only_say_who_is_answered_may_change_during_a_job(tmp_path):
+    with central("pinned", tmp_path) as lying:
+        lying.agree()
+        set_limit(lying, 1, "V6_FEDERATED_MAXIMUM_ROUNDS_A_WEEK", "5000")
+        assert not isinstance(lying.update(1), str)
 
 
 def test_an_answer_that_was_changed_on_the_disk_is_gone(tmp_path):

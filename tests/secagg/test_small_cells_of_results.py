@@ -5,10 +5,13 @@ import pandas as pd
 import pytest
 from masked_jobs import run
 
-from v6_federated.central import checkpoint
+from v6_federated.central import checkpoint, last_evaluation
 from v6_federated.central.federation import Federation
+from v6_federated.central.masking import Masks
 from v6_federated.data import small_cells
 from v6_federated.messages import codec
+from v6_federated.models import details
+from v6_gbdt import leaves, structures
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_CLASSES": "*"}
 HOSPITALS = (1, 2, 3, 4)
@@ -110,3 +113,68 @@ def test_a_regression_carries_no_products_of_levels_in_its_result(tmp_path, monk
     for one, other in zip(result["coefficients"], again["coefficients"], strict=True):
         assert one["estimate"] == pytest.approx(other["estimate"], abs=1e-9)
         assert one["std_error"] == pytest.approx(other["std_error"], rel=1e-9)
+
+
+# ---- evaluations, and trees
+
+
+def counts_of(result: dict) -> list[int]:
+    """All counts of rows that the last evaluation of a result shows."""
+    bins = result["curves"]["calibration"]
+    observed = [round(b["n"] * b["observed"]) for b in bins if b["n"]]
+    counts = [*np.ravel(result["final"]["confusion"]), *observed]
+    counts += [b["n"] - inside for b, inside in zip([b for b in bins if b["n"]], observed, strict=True)]
+    return [int(c) for row in result["subgroups"]["rows"] for c in np.ravel(row["confusion"])] + [
+        int(c) for c in counts
+    ]
+
+
+def test_an_evaluation_of_a_study_shows_no_count_of_a_few_patients(tmp_path, monkeypatch):
+    """Hospitals send exact counts; central rounds the sums over the block, and leaves out levels that few rows have."""
+    tables = clinics()
+    for k, table in tables.items():
+        table["word"] = np.where(np.arange(len(table)) < (12 if k == 1 else 0), "rare", table["sex"])
+    settings = {"features": ["age"], "preprocess": ["standardize"], "label": "died", "subgroup": "word", "holdout": 0.3}
+    how = {"size": 4, "environment": CAREFUL | {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "3"}, **settings, "rounds": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr(Masks, "rounding", None)
+        patch.setattr(details, "of_a_block", lambda found, *rest: found)
+        patch.setattr(last_evaluation, "FEWEST", 0)
+        before = run("v6_fedavg", tables, "pinned", tmp_path / "before", **how)
+    assert {row["level"] for row in before["subgroups"]["rows"]} == {"f", "m", "rare"}
+    assert any(0 < c < 3 for c in counts_of(before))
+    result = run("v6_fedavg", tables, "pinned", tmp_path / "after", **how)
+    assert all(c == 0 or c >= 3 for c in counts_of(result)) and result["final"]["evaluated"] > 60
+    assert "rare" in result["subgroups"]["suppressed"], "one hospital has it, and few of its held-out rows"
+    assert abs(result["final"]["accuracy"] - before["final"]["accuracy"]) < 0.05
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_leaf_of_a_study_is_about_few_rows(seed):
+    """All rows stay in the tree, and no leaf has some but too few, unless the whole tree has."""
+    rng = np.random.default_rng(seed)
+    edges = [np.linspace(-1, 1, 20).astype(np.float32)] * 3
+    structure = structures.drawn(rng, edges, 5, 4)
+    size = int((structure[:, 0] == -1).sum())
+    rows = rng.poisson(rng.choice([0.3, 4.0, 30.0], size))
+    G, H = rng.normal(size=size) * rows, 0.25 * rows
+    g, h, found = leaves.joined(structure, G, H, rows, 10)
+    trees = np.split(np.arange(size), np.cumsum([int((t[:, 0] == -1).sum()) for t in _trees(structure)])[:-1])
+    for own in trees:
+        assert rows[own].sum() < 10 or ((found[own] == 0) | (found[own] >= 10)).all()
+        np.testing.assert_allclose(
+            [found[own].sum(), g[own].sum(), h[own].sum()], [rows[own].sum(), G[own].sum(), H[own].sum()]
+        )
+    kept = rows >= 10
+    assert (found[kept] >= rows[kept]).all(), "no leaf of many rows loses any"
+
+
+def _trees(structure: np.ndarray) -> list[np.ndarray]:
+    """The single trees: each ends where as many leaves as splits, and one more, have been."""
+    found, begin, open_ = [], 0, 1
+    for i, row in enumerate(structure, start=1):
+        open_ += 1 if row[0] != -1 else -1
+        if not open_:
+            found.append(structure[begin:i])
+            begin, open_ = i, 1
+    return found

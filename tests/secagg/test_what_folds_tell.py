@@ -149,7 +149,7 @@ def test_histograms_tell_no_place_where_a_hospital_rounds(network, monkeypatch):
 
 
 def _rounding(statistic):
-    return lambda *args, exact, **more: statistic(*args, exact=False, **more)
+    return lambda *args, in_a_study, **more: statistic(*args, **more)
 
 
 # ---- leaves

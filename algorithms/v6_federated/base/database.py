@@ -122,7 +122,7 @@ def read_database(allow_queries: bool, by_value: bool = False) -> pd.DataFrame |
 
     Args:
         allow_queries: whether the operator lets a task bring a query or choose a sheet.
-        by_value: see ``tables.read_csv``.
+        by_value: see ``tables.read``.
 
     Returns:
         As ``read``; a data frame of a session as it is.
@@ -174,7 +174,7 @@ def read(database: Database, allow_queries: bool, by_value: bool = False) -> pd.
     Args:
         database: the database.
         allow_queries: whether the operator lets a task bring a query or choose a sheet.
-        by_value: see ``tables.read_csv``.
+        by_value: see ``tables.read``.
 
     Returns:
         A table if it is of one of vantage6's types for tables or queries, and the path of its file otherwise.

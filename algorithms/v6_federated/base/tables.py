@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 
 import pandas as pd
 
+from v6_federated.base import cells
 from v6_federated.base.errors import SafeError
 
 KINDS = {
@@ -32,6 +33,12 @@ DECIMAL_COMMAS = "decimal commas"  # attribute of a table: its file separates co
 MARKS = (
     *(".", "..", "...", "-", "--", "---", "–", "—", "?", "*", "/"),
     *("na", "n.a.", "nd", "n.d.", "k.a.", "missing"),
+)
+EMPTY = "holds empty lines only; expected the names of the columns, then rows"
+NULS = "holds NUL bytes, as UTF-16 does; save it as CSV UTF-8"
+NOT_UTF8 = (
+    "is not in UTF-8; save it as CSV UTF-8, or, if it is from Windows, convert it: iconv -f cp1252 -t utf-8 OLD.csv > "
+    "NEW.csv"
 )
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
 
@@ -67,7 +74,8 @@ def read(
         name: what errors call the file.
         own: whether errors may show names of columns: they are read by the file's owner.
         sheet: the sheet of an Excel file; None is the first.
-        by_value: see ``read_csv``.
+        by_value: whether each cell is to be read by itself, see ``cells``, and no row may decide whether the file is
+            refused. ``data.declared`` then makes numbers of texts.
 
     Returns:
         The table.
@@ -82,7 +90,11 @@ def read(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they may quote a cell of the table
             if kind == "parquet":
-                table: pd.DataFrame = pd.read_parquet(file)
+                table: pd.DataFrame = cells.of_parquet(file) if by_value else pd.read_parquet(file)
+                return table
+            if by_value:
+                table = cells.of_excel(file, sheet)
+                _check_names([*table.columns], name, own)
                 return table
             at: Any = 0 if sheet is None else sheet
             header = pd.read_excel(file, sheet_name=at, header=None, nrows=1, dtype=object)
@@ -112,9 +124,9 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
         file: the file.
         name: what errors call it.
         own: see ``read``.
-        by_value: whether each value is to be read by itself, by ``data.declared``: numbers with decimal commas stay
-            text, and are not refused next to others with points. Whether all of a column can be read as numbers would
-            depend on a single row.
+        by_value: see ``read``. Numbers with decimal commas stay text, and are not refused next to others with points:
+            whether all of a column can be read as numbers would depend on a single row. Neither are bytes that are not
+            UTF-8, and NUL, below the first line.
         options: further arguments of ``pandas.read_csv``.
 
     Returns:
@@ -129,8 +141,10 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
             raise SafeError(
                 f"{name} ends in .gz and is not packed by gzip; pack it, or give it the ending of what it is"
             )
+        if by_value:
+            return _by_value(file, name, own)
         if _has_nul(file):  # pandas would end a value there
-            raise SafeError(f"{name} holds NUL bytes, as UTF-16 does; save it as CSV UTF-8")
+            raise SafeError(f"{name} {NULS}")
         form: dict[str, Any] = {"sep": separator(file), "compression": "gzip" if _is_packed(file) else None}
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # lines with more fields than the header
@@ -139,19 +153,16 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
             table: pd.DataFrame = pd.read_csv(file, **form, **options)
             _check_names(header.iloc[0].tolist(), name, own)
             if form["sep"] != "," and "dtype" not in options:
-                table = table if by_value else _with_decimals(table, file, name, form, own)
+                table = _with_decimals(table, file, name, form, own)
                 table.attrs[DECIMAL_COMMAS] = True
     except pd.errors.ParserWarning:
         lines = f"line {_first_long(file, form['sep'])}" if own else "some lines"
         verb = "has" if own else "have"
         raise SafeError(f"{lines} of {name} {verb} more fields than the first line; expected as many") from None
     except UnicodeDecodeError:
-        raise SafeError(
-            f"{name} is not in UTF-8; save it as CSV UTF-8, or, if it is from Windows, convert it: iconv -f cp1252 -t "
-            "utf-8 OLD.csv > NEW.csv"
-        ) from None
+        raise SafeError(f"{name} {NOT_UTF8}") from None
     except pd.errors.EmptyDataError:
-        raise SafeError(f"{name} holds empty lines only; expected the names of the columns, then rows") from None
+        raise SafeError(f"{name} {EMPTY}") from None
     except (EOFError, gzip.BadGzipFile):
         raise SafeError(f"{name} is a broken .gz file; pack it again") from None
     except SafeError:
@@ -161,6 +172,30 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
             f"{name} cannot be read as csv{_place(str(error)) if own else ''}; expected two quotes around each quoted "
             "value, and as many values in each line as in the first"
         ) from None
+    return table
+
+
+def _by_value(file: Path, name: str, own: bool) -> pd.DataFrame:
+    """Read a text file cell by cell; its first line alone must be right."""
+    sep = separator(file)
+    try:
+        with _open(file) as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
+            ends = "\r" if text.readline().endswith("\r") else "\n"  # as the first line does: a cell may hold the other
+        with _open(file) as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline=ends) as text:
+            table = cells.of_lines(text, sep)
+    except cells.Unmatched:
+        raise SafeError(
+            f"the quotes in {name} do not match; expected two around a value that holds one, and each one within it "
+            "written twice: save it again"
+        ) from None
+    names = "".join(table.columns)
+    if not names:
+        raise SafeError(f"{name} {EMPTY}")
+    if cells.REPLACED in names:
+        raise SafeError(f"{name} {NOT_UTF8}")
+    _check_names([*table.columns], name, own)
+    if sep != ",":
+        table.attrs[DECIMAL_COMMAS] = True
     return table
 
 
@@ -192,8 +227,7 @@ def separator(file: Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    with _open(file) as stream:
-        lines = (line.decode("utf-8", errors="replace") for line in stream)
+    with _open(file) as stream, io.TextIOWrapper(stream, "utf-8", "replace") as lines:
         first = next((line for line in lines if line.strip()), "")
     plain = re.sub(r'"[^"]*"', "", first)
     return max(",;\t", key=plain.count)

@@ -15,7 +15,7 @@ import pandas as pd
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data import pca
-from v6_federated.data.columns import Features
+from v6_federated.data.columns import Features, check_scale
 from v6_federated.data.reading import shortest
 from v6_federated.privacy import exact
 from v6_federated.privacy.policy import Policy
@@ -33,7 +33,8 @@ def statistic(
     arrays: Mapping[str, Array],
     pause: Callable[[], None] = lambda: None,
     quiet: bool = False,
-    exact: bool = False,
+    in_a_study: bool = False,
+    as_used: Callable[[Array], Array] = lambda X: X,
 ) -> dict[str, Any]:
     """Compute a statistic of a node's training rows.
 
@@ -46,9 +47,10 @@ def statistic(
         arrays: ``lower`` and ``upper`` (c,) for "below"; ``mean`` and ``scale`` (d,) for "covariance" and "product",
             and for the latter ``block`` (d, l).
         pause: is called before each column of a histogram and each block of rows; it may end the task.
-        quiet: whether columns in which too few rows have a value count as empty, instead of a refusal.
-        exact: whether nothing is rounded, folded or left out by its count, as in a study: central's code does, over a
-            block.
+        quiet: whether the statistic becomes a part of a sum: columns in which too few rows have a value count as empty,
+            instead of a refusal, and "covariance" and "product" are exact sums over rows.
+        in_a_study: whether nothing is rounded or left out by its count: central's code does, over a block.
+        as_used: holds limits on columns as these two use them.
 
     Returns:
         "moments": ``mean``, ``mean_rest`` and ``squares`` of all columns of numbers, see ``pca.moments``.
@@ -65,13 +67,13 @@ def statistic(
     _check_shapes(name, columns, len(features.names), arrays)
     _check_size(name, features, policy, columns, arrays)
     if name == "levels":
-        least = 1 if exact else policy.minimum_rows_a_class
+        least = 1 if in_a_study else policy.minimum_rows_a_class
         return {"levels": {c: _levels(c, features, policy, counts, pause, least) for c in columns}}
     if name == "present":
-        return _present(features, policy, columns, quiet, 1 if exact else policy.minimum_rows)
+        return _present(features, policy, columns, quiet, 1 if in_a_study else policy.minimum_rows)
     if name == "below":
-        m = 1 if exact else policy.minimum_rows_a_class  # bins of fewer rows than this say nothing more
-        few = 1 if exact else policy.minimum_rows
+        m = 1 if in_a_study else policy.minimum_rows_a_class  # bins of fewer rows than this say nothing more
+        few = 1 if in_a_study else policy.minimum_rows
         below = _below(features, policy, columns, arrays["lower"], arrays["upper"], pause, quiet, m, few)
         return {"below": below, "step": m}
     if name == "moments":  # of the columns of numbers, which must be complete
@@ -89,6 +91,11 @@ def statistic(
         return found
     features.check_complete("pca")
     mean, scale = arrays["mean"], arrays["scale"]
+    check_scale(mean, scale)
+    if quiet:
+        pause()
+        used = as_used((np.asfortranarray(features.X, np.float64) - mean) / scale)
+        return {name: pca.exact_covariance(used) if name == "covariance" else pca.exact_product(used, arrays["block"])}
     if name == "covariance":
         return {"covariance": pca.covariance(features.X, mean, scale, pause)}
     return {"product": pca.product(features.X, mean, scale, arrays["block"], pause)}

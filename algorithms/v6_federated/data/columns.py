@@ -11,6 +11,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 
+FURTHEST = 2.0**100  # what columns may be centred, multiplied or divided by
 ONEHOT = "add a step onehot (--preprocess onehot)"
 EMPTY = "empty those cells, and fill them by a step impute (--preprocess impute)"
 OMIT = "leave these columns out (--exclude)"
@@ -46,6 +47,27 @@ def marked(marks: Mapping[str, str]) -> str:
     """
     said = " or ".join(dict.fromkeys(map(repr, marks.values())))
     return f"the column(s) {', '.join(marks)} hold numbers and {said}, which stands for a missing value"
+
+
+def check_scale(mean: Array, *scales: Array) -> None:
+    """Refuse to centre and to scale by what no columns of a table have, before a row is read.
+
+    A node takes numbers below 2^-1022 as 0, which is a threshold in each column: behind the limits on columns, a scale
+    of t 2^1022 would leave the rows above t.
+
+    Args:
+        mean: what columns are centred by.
+        scales: what they are divided by.
+
+    Raises:
+        SafeError: a number is beyond 2^100, or a scale below 2^-100.
+    """
+    mean, sizes = np.abs(np.asarray(mean, np.float64)), [np.abs(np.asarray(scale, np.float64)) for scale in scales]
+    if not (mean <= FURTHEST).all() or not all(((s >= 1 / FURTHEST) & (s <= FURTHEST)).all() for s in sizes):
+        raise SafeError(
+            "the task centres or divides a column by a number beyond 1e30 or below 1e-30; give the column in another "
+            "unit, or leave it out"
+        )
 
 
 class Marks(NamedTuple):
@@ -293,6 +315,9 @@ class Features:
         """The columns whose extremes are not finite in float32, found without a copy of X."""
         if not len(self):
             return []
+        limit = np.finfo(np.float32).max
+        if self.X.size and -limit <= self.X.min() and self.X.max() <= limit:  # several times as fast as by column
+            return []
         most = np.maximum(largest.reduce(self.X, axis=0), -smallest.reduce(self.X, axis=0))
-        fine = most <= np.finfo(np.float32).max if largest is np.maximum else ~(most > np.finfo(np.float32).max)
+        fine = most <= limit if largest is np.maximum else ~(most > limit)
         return [name for name, good in zip(self.names, fine, strict=True) if not good]

@@ -5,11 +5,12 @@ covers. So values outside are moved inside, and nothing is refused.
 
 Each value is read by itself. What pandas makes of a value depends on the whole column: one missing number turns all 1
 into 1.0, and one word turns them into "1". If that decided which level or class a row has, one row would change all
-others. What separates the columns of a file says whether 1,5 is a number: it does in files with semicolons or tabs.
-(Numbers that are written with more than 15 digits can still differ in their last bit.)
+others. So a node with a budget reads files as ``base.cells`` does, and gets here what each cell holds. What separates
+the columns of a file says whether 1,5 is a number: it does in files with semicolons or tabs.
 """
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +26,7 @@ from v6_federated.data.source import Source
 from v6_federated.privacy.schema import Schema
 
 UNKNOWN = "(other)"  # in place of words that are not declared; ``onehot`` makes no column of it
+HASHED = (str, bool, int, float)  # of these types, equal values are read as the same
 NUMBER = re.compile(rf"{DECIMAL.pattern}|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)  # as pandas reads a csv
 
 
@@ -65,9 +67,9 @@ def _of_table(table: pd.DataFrame, schema: Schema) -> Source:
     persons = None
     if schema.person is not None:
         assert schema.m is not None
-        numbers, _ = pd.factorize(_texts(table[schema.person]), use_na_sentinel=False)
-        persons = np.unique(numbers, return_index=True)[1][numbers]
-        idle = table.groupby(numbers).cumcount().to_numpy() >= schema.m
+        first: dict[str | None, int] = {}
+        persons = np.array([first.setdefault(who, i) for i, who in enumerate(_texts(table[schema.person]))], np.int64)
+        idle = table.groupby(persons).cumcount().to_numpy() >= schema.m
     found: dict[str, Any] = {
         column.name: _declared(table[column.name], column.levels, UNKNOWN, commas)
         if column.kind == "words"
@@ -133,10 +135,13 @@ def _declared(column: "pd.Series[Any]", values: Any, otherwise: Any, commas: boo
 def _floats(column: "pd.Series[Any]", commas: bool) -> Array:
     """Each row's number (n,), NaN where there is none; with ``commas``, text may have a decimal comma."""
     if column.dtype.kind in "biuf":
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    texts = [None if text is None else _pointed(text) if commas else text for text in _texts(column)]
-    numbers = [np.nan if text is None or not NUMBER.fullmatch(text) else float(text) for text in texts]
-    return np.array(numbers, dtype=np.float64)
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan)) + 0.0  # without -0, as below
+
+    def number(value: Any) -> float:
+        text = _pointed(_text(value)) if commas else _text(value)
+        return float(text) if NUMBER.fullmatch(text) else np.nan
+
+    return _each(column, number, np.nan).astype(np.float64) + 0.0
 
 
 def _pointed(text: str) -> str:
@@ -146,19 +151,30 @@ def _pointed(text: str) -> str:
 
 def _texts(column: "pd.Series[Any]") -> Array:
     """Each row's value as text (n,), None where it is missing."""
-    found = np.full(len(column), None, dtype=object)
-    known: dict[tuple[type, Any], str] = {}  # most columns have few values
-    for i, (value, missing) in enumerate(zip(column.astype(object), column.isna(), strict=True)):
-        if missing:
-            continue
-        if not isinstance(value, str | bool | int | float):
-            found[i] = _text(value)
-            continue
-        key = type(value), value
-        if key not in known:
-            known[key] = _text(value)
-        found[i] = known[key]
+    return _each(column, _text, None)
+
+
+def _each(column: "pd.Series[Any]", read: Callable[[Any], Any], missing: Any) -> Array:
+    """What each row's value is read as (n,), and ``missing`` where there is none. Equal ones are read once.
+
+    (``pandas.factorize`` takes texts for equal that differ behind a NUL.)
+    """
+    known = _Known(read)
+    cells = zip(column.astype(object).tolist(), column.isna().tolist(), strict=True)
+    found = np.empty(len(column), dtype=object)
+    found[:] = [missing if gone else known[v] if type(v) in HASHED else read(v) for v, gone in cells]
     return found
+
+
+class _Known(dict[Any, Any]):
+    """What was read before, by what was read."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+
+    def __missing__(self, value: Any) -> Any:
+        self[value] = found = self._read(value)
+        return found
 
 
 def _text(value: Any) -> str:

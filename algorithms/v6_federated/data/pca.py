@@ -15,7 +15,9 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
 from v6_federated.messages import codec
+from v6_federated.privacy import exact
 from v6_federated.privacy.dp import units
+from v6_federated.privacy.exact import Exact
 
 SolverName = Literal["auto", "exact", "subspace"]
 EXACT = 1000  # columns up to which "auto" forms A: 500,500 numbers a node
@@ -165,6 +167,32 @@ def product(X: Array, mean: Array, scale: Array, Q: Array, pause: Callable[[], N
         pause()
         Y += rows.T @ (rows @ Q)
     return Y
+
+
+def exact_covariance(X: Array) -> Exact:
+    """Compute a node's part of A without rounding: exact sums of products of the numbers of each row.
+
+    Args:
+        X: the rows (n, d), centred and divided.
+
+    Returns:
+        Its upper triangle, row by row, (d (d + 1) / 2,).
+    """
+    i, j = np.triu_indices(d := X.shape[1])
+    return exact.products(X).take(i * d + j)
+
+
+def exact_product(X: Array, Q: Array) -> Exact:
+    """Compute a node's part of A Q without rounding, but for X Q, of each row by itself.
+
+    Args:
+        X: the rows (n, d), centred and divided.
+        Q: a block (d, l).
+
+    Returns:
+        (d, l), row by row.
+    """
+    return exact.products(X, exact.EXACTLY.linear(X, Q))
 
 
 def project(X: Array, mean: Array, scale: Array, components: Array) -> Array:

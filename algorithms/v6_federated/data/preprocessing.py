@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,11 +14,11 @@ from pydantic import ValidationError
 from v6_federated.base import json_text
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import shortened
-from v6_federated.data.columns import EMPTY, Features, Marks
+from v6_federated.data.columns import EMPTY, FURTHEST, Features, Marks, check_scale
 from v6_federated.data.columns import marked as marked_missing
 from v6_federated.data.reading import DECIMAL
-from v6_federated.data.steps import LARGE, STEPS, MissingIndicator, OneHot, Step, by_column, marked
-from v6_federated.messages import serialization, settings
+from v6_federated.data.steps import LARGE, LEAST_LOADING, STEPS, MissingIndicator, OneHot, Step, by_column, marked
+from v6_federated.messages import codec, serialization, settings
 
 
 def parse(step: str | Mapping[str, Any]) -> Step:
@@ -286,6 +287,36 @@ def check_foreseen(
         raise SafeError(
             f"steps fill the column(s) {', '.join(twice)} with several words that are not in the study's schema; fill "
             "each column once"
+        )
+
+
+def check_reach(steps: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse steps that together divide or multiply by what no columns need, see ``check_scale``. No row is read.
+
+    Args:
+        steps: fitted steps.
+
+    Raises:
+        SafeError: a number of a step is too large or too small, or those of all steps together are.
+    """
+    least = most = 0.0  # powers of two by which steps multiply, over all columns
+    for step in steps:
+        if step.get("step") not in ("standardize", "scale", "pca"):
+            continue
+        try:
+            arrays = codec.decode(step["fitted"])
+            mean, scale = codec.whole(arrays, "mean"), np.abs(arrays["scale"].astype(np.float64))
+            components = np.abs(arrays.get("components", np.ones(1)).astype(np.float64))
+        except (KeyError, AttributeError, TypeError, ValueError):
+            continue  # it is refused where it is applied
+        check_scale(mean, scale, components[components >= LEAST_LOADING])
+        least -= math.log2(scale.max(initial=1.0))
+        most -= math.log2(scale.min(initial=1.0))
+        used = components[components >= LEAST_LOADING]
+        least, most = least + math.log2(used.min(initial=1.0)), most + math.log2(max(1.0, used.sum()))
+    if max(-least, most) > 2 * math.log2(FURTHEST):
+        raise SafeError(
+            "the fitted steps together multiply a column by a number beyond 1e60 or below 1e-60; leave some out"
         )
 
 

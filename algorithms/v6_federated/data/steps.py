@@ -26,6 +26,7 @@ from v6_federated.messages.settings import no_truth
 
 MOST_LEVELS = 10_000  # of a column
 MOST = 1e100  # the largest number that a fitted step may name; a table's end at 3.4e38
+LEAST_LOADING = 2.0**-100  # of a column on a component; a smaller one counts as 0
 WITHOUT_ROWS = ("onehot", "scale")  # steps that can follow from what operators have declared
 LARGE = 100_000  # bytes of a fitted step from which on nodes keep it, and tasks only name it
 
@@ -381,7 +382,8 @@ class PCA(Step):
         mean = codec.whole(arrays, "mean")
         if len(arrays["components"]) > d:
             raise SafeError("a step pca has more components than there are columns; run the job again from its start")
-        Z = pca.project(features.X, mean, arrays["scale"], arrays["components"])
+        components = np.where(np.abs(arrays["components"]) < LEAST_LOADING, 0, arrays["components"])
+        Z = pca.project(features.X, mean, arrays["scale"], components)
         return Features([f"pc{i + 1}" for i in range(Z.shape[1])], Z, {})
 
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.models import Model, metrics
+from v6_federated.models.alone import alone
 from v6_federated.models.linear import predicted
+from v6_federated.privacy import exact
 from v6_federated.privacy.levels import countable, left_out
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.rounding import Rounding
@@ -34,7 +36,9 @@ def has_probabilities(model: Any, classes: Sequence[Any] | None) -> bool:
     return classes is not None and len(classes) == 2 and getattr(model, "kind", "") != "hinge"
 
 
-def calibration(model: Model, w: Any, X: Array, y: Array, rounding: Rounding | None = None) -> dict[str, Array]:
+def calibration(
+    model: Model, w: Any, X: Array, y: Array, rounding: Rounding | None = None, exactly: bool = False
+) -> dict[str, Any]:
     """Compare the probabilities of class 1 with how often it is right.
 
     Args:
@@ -43,22 +47,25 @@ def calibration(model: Model, w: Any, X: Array, y: Array, rounding: Rounding | N
         X: rows (n, features).
         y: their classes (n,).
         rounding: how the node rounds counts and the Brier score; None means that nothing is rounded.
+        exactly: whether the Brier score is an exact sum over the rows, which is not rounded.
 
     Returns:
         ``counts`` (2, BINS), int64: rows of class 0 and of class 1 by bin of the probability. ``predicted`` (BINS,):
         the sum of the probabilities in each bin; if counts are rounded, as if each were the middle of its bin.
         ``brier`` (1,): the sum of (p - y)^2 over the rows.
     """
-    z = metrics.log_odds(model.scores(w, X))[:, 0]
+    by_row = alone(model) if exactly else None
+    exactly = by_row is not None
+    z = metrics.log_odds(model.scores(w, X) if by_row is None else by_row.scores_alone(w, X))[:, 0]
     p = np.exp(-np.logaddexp(0, -z))
     bins = np.minimum((p * BINS).astype(np.int64), BINS - 1)
     counts = np.bincount(bins + BINS * (y == 1), minlength=2 * BINS)
     predictions = np.bincount(bins, p, minlength=BINS)
-    brier = float(np.square(p - y).sum())
+    brier: Any = exact.sums(np.square(p - y)) if exactly else np.array([float(np.square(p - y).sum())])
     if rounding:
         counts, predictions = _rounded(counts, rounding)
-        brier = len(y) * rounding.loss(brier / len(y), len(y), GUESSING)
-    return {"counts": counts.reshape(2, BINS), "predicted": predictions, "brier": np.array([brier])}
+        brier = brier if exactly else np.array([len(y) * rounding.loss(brier[0] / len(y), len(y), GUESSING)])
+    return {"counts": counts.reshape(2, BINS), "predicted": predictions, "brier": brier}
 
 
 def _rounded(counts: Array, rounding: Rounding) -> tuple[Array, Array]:

@@ -7,6 +7,8 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.models.outcomes import Outcome
 from v6_federated.models.traits import Traits
+from v6_federated.privacy import exact
+from v6_federated.privacy.exact import EXACTLY, Exact
 
 BLOCK = 1024  # rows
 
@@ -75,6 +77,29 @@ class LinearModel:
             return float(self.outcome.losses(scores[:, 0], y).mean())
         return float(self.losses_and_slopes(scores, y)[0].sum()) / len(y)
 
+    def scores_alone(self, w: Array, X: Array) -> Array:
+        z = self._decisions_alone(w, X)
+        return z if self.outcome is None else self.outcome.predictions(z)
+
+    def _decisions_alone(self, w: Array, X: Array) -> Array:
+        W, b = self.split(w)
+        return EXACTLY.linear(X, W.T) + b
+
+    def losses(self, scores: Array, y: Array) -> Array:
+        return self.losses_and_slopes(scores, y)[0] if self.outcome is None else self.outcome.losses(scores[:, 0], y)
+
+    def sums(self, w: Array, X: Array, y: Array) -> tuple[Exact, Exact]:
+        losses, slopes = self._weighted(w, X, y, self._decisions_alone(w, X))
+        of_b = np.zeros_like(slopes) if self.outcome is not None and self.outcome.relative else slopes
+        gradient = exact.joined([exact.products(slopes, X), exact.sums(of_b)])
+        loss = exact.sums(losses)
+        if self.l2:
+            n, W = len(y), self.split(w)[0].astype(np.float64)
+            unit = 1.0 if self.outcome is None else self.outcome.unit
+            loss += exact.total(np.array([[0.5 * float(self.l2) * float(np.square(W).sum()) * unit]])).times([n])
+            gradient += exact.total(self.penalty_gradient(w)[None]).times([n] * self.size)
+        return loss, gradient
+
     def losses_and_slopes(self, scores: Array, y: Array) -> tuple[Array, Array]:
         """Compute the loss of each row, without the penalty. A subclass with another loss overrides this.
 
@@ -99,12 +124,13 @@ class LinearModel:
             return np.logaddexp(0, -margins)[:, 0], -signs * np.exp(-np.logaddexp(0, margins))
         return np.maximum(0, 1 - margins).sum(axis=1), -signs * (margins < 1)
 
-    def _weighted(self, w: Array, X: Array, y: Array) -> tuple[Array, Array]:
+    def _weighted(self, w: Array, X: Array, y: Array, decisions: Array | None = None) -> tuple[Array, Array]:
         """Losses and derivatives as training takes them, times the weight of each row's class."""
         if self.outcome is not None:
-            losses, slopes = self.outcome.losses_and_slopes(self._decisions(w, X)[:, 0], y)
+            z = self._decisions(w, X) if decisions is None else decisions
+            losses, slopes = self.outcome.losses_and_slopes(z[:, 0], y)
             return losses, slopes[:, None]
-        losses, slopes = self.losses_and_slopes(self.scores(w, X), y)
+        losses, slopes = self.losses_and_slopes(self.scores(w, X) if decisions is None else decisions, y)
         if self.class_weights is None:
             return losses, slopes
         weights = self.class_weights[y]

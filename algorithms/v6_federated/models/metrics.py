@@ -29,9 +29,12 @@ from v6_federated.data.source import Rows
 from v6_federated.messages.codec import DIVERGED
 from v6_federated.messages.result import MOST_CROSSED, confusion_shape
 from v6_federated.models import Model
+from v6_federated.models.alone import alone
 from v6_federated.models.linear import predicted
 from v6_federated.models.outcomes import Outcome, Time
+from v6_federated.privacy import exact
 from v6_federated.privacy.dp import units
+from v6_federated.privacy.exact import Exact
 from v6_federated.privacy.limits import MOST_BANDS
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to, step_of
 from v6_federated.privacy.summands import LOSSES, Additive, Count, Declared, Sum
@@ -62,6 +65,7 @@ def evaluate(
     bands: int,
     rounding: Rounding | None = None,
     row_by_row: bool = False,
+    exactly: bool = False,
 ) -> dict[str, Any]:
     """Count how well a classifier does on the rows of one node.
 
@@ -74,6 +78,7 @@ def evaluate(
         rounding: how the node rounds counts and the loss; None means that neither is rounded.
         row_by_row: whether idle rows, and those whose score is not finite, are not counted, and have no influence on
             how the others are.
+        exactly: whether the answer is a part of a sum: the loss is then an exact sum over rows, if the model has such.
 
     Returns:
         ``n``: number of rows. ``loss``: their mean loss. ``confusion``: counts (c, c), true class by predicted class,
@@ -92,11 +97,13 @@ def evaluate(
         if not len(rows):
             return {"n": 0}
     else:
-        scores = _finite_scores(model, w, rows.X)
+        scores = _finite_scores(model, w, rows.X, exactly)
     confusion = confusion_of(rows.y, predicted(scores), classes)
-    loss = model.loss(scores, rows.y)
+    loss: Any = model.loss(scores, rows.y)
     if rounding:
         confusion, loss = rounding.confusion(confusion), rounding.loss(loss, len(rows))
+    if exactly and (by_row := alone(model)) is not None:
+        loss = exact.sums(by_row.losses(scores, rows.y))
     answer: dict[str, Any] = {"n": len(rows), "loss": loss, "confusion": confusion.tolist(), "bands": []}
     if rounding:
         answer["step"] = rounding.step
@@ -175,7 +182,7 @@ def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str
     counted = n and bands and evaluation["bands"]
     return {
         "n": n,
-        "loss": n * evaluation["loss"] if n else 0.0,
+        "loss": _summed(evaluation, "loss") if n else 0.0,
         "confusion": np.array(evaluation["confusion"] if n else np.zeros(confusion_shape(classes)), np.int64),
         "bands": _unpacked(evaluation["bands"]) if counted else np.zeros((problems(classes), 2, bands), np.int64),
         "steps": evaluation.get("step", 1) ** 2 - 1 if n else 0,
@@ -244,7 +251,12 @@ def of_noisy_sums(sums: Mapping[str, Any], sigma: float) -> dict[str, Any]:
 
 
 def evaluate_regression(
-    model: Model, w: Any, rows: Rows, rounding: bool = False, least_events: int = 0
+    model: Model,
+    w: Any,
+    rows: Rows,
+    rounding: bool = False,
+    least_events: int = 0,
+    exactly: bool = False,
 ) -> dict[str, Any]:
     """Compute how well a model of numbers does on the rows of one node.
 
@@ -255,6 +267,8 @@ def evaluate_regression(
         rounding: whether all results are rounded to about their standard errors. Predictions of a model with an
             outcome are then moved within its reach, so that one row cannot outweigh all others.
         least_events: with fewer events, times are not evaluated.
+        exactly: whether the answer is a part of a sum: in place of means and squares are then exact sums over rows, if
+            the model has such, with ``first`` and ``second``, of labels and of their squares.
 
     Returns:
         ``n``: number of rows. ``loss``: mean squared error, or the mean loss of the model's outcome. ``mean``: mean of
@@ -267,11 +281,17 @@ def evaluate_regression(
         SafeError: a prediction is not finite.
     """
     outcome: Outcome | None = getattr(model, "outcome", None)
-    predictions = _finite_scores(model, w, rows.X)
+    predictions = _finite_scores(model, w, rows.X, exactly and not isinstance(outcome, Time))
     if outcome is not None and rounding:
         predictions = outcome.within_reach(predictions, rows.y)
     if isinstance(outcome, Time):
         return _evaluate_times(predictions[:, 0], rows.y, rounding, least_events)
+    if exactly and (by_row := alone(model)) is not None:
+        sums = {"loss": by_row.losses(predictions, rows.y), "first": rows.y, "second": np.square(rows.y)}
+        if outcome is not None:
+            sums["absolute"] = np.abs(predictions[:, 0] - rows.y)
+            sums |= {"errors": np.square(predictions[:, 0] - rows.y)} if outcome.name == "poisson" else {}
+        return {"n": len(rows), **{name: exact.sums(each) for name, each in sums.items()}}
     mean = float(rows.y.mean())
     squares = float(np.sum((rows.y - mean) ** 2))
     n, loss, variance = len(rows), model.loss(predictions, rows.y), squares / len(rows)
@@ -324,13 +344,21 @@ def regression_to_sums(evaluation: Mapping[str, Any], loss: str = "") -> dict[st
     """
     if not (n := evaluation["n"]):
         return {"n": 0, **dict.fromkeys(SUMMED[loss], 0.0)}
-    found = {name: n * evaluation[name] for name in ("loss", "absolute", "errors") if name in evaluation}
+    found = {name: _summed(evaluation, name) for name in ("loss", "absolute", "errors") if name in evaluation}
+    found |= {name: evaluation[name] for name in ("first", "second") if name in evaluation}
     if "mean" in evaluation:
         found |= {"first": n * evaluation["mean"], "second": evaluation["squares"] + n * evaluation["mean"] ** 2}
     found |= {name: evaluation[name] for name in ("pairs", "concordant", "blur") if name in evaluation}
     for name in ("loss", "absolute", "errors"):
-        check_sum(found.get(name, 0.0))
+        sum_ = found.get(name, 0.0)
+        check_sum(sum_.floats()[0] if isinstance(sum_, Exact) else sum_)
     return {"n": n, **found}
+
+
+def _summed(evaluation: Mapping[str, Any], name: str) -> Any:
+    """The sum over the rows of what an evaluation has as a mean, unless it is a sum already."""
+    value = evaluation[name]
+    return value if isinstance(value, Exact) else evaluation["n"] * value
 
 
 def check_sum(loss: float) -> None:
@@ -365,8 +393,9 @@ def regression_of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:
     return {"n": n, **found, "mean": first / n, "squares": squares if squares > LEAST_SPREAD * second else 0.0}
 
 
-def _finite_scores(model: Model, w: Any, X: Array) -> Array:
-    scores = model.scores(w, X)
+def _finite_scores(model: Model, w: Any, X: Array, exactly: bool = False) -> Array:
+    by_row = alone(model) if exactly else None
+    scores = model.scores(w, X) if by_row is None else by_row.scores_alone(w, X)
     if not np.isfinite(scores).all():
         raise SafeError(f"the model's scores are not finite; {DIVERGED}")
     return scores

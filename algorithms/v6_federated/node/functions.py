@@ -273,7 +273,16 @@ def fit_step(
     if statistic == "levels":
         aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
     found = aggregates.statistic(
-        statistic, features, policy, columns, counts, arrays, node.check_time, quiet=masked, exact=node.pinned
+        statistic,
+        features,
+        policy,
+        columns,
+        counts,
+        arrays,
+        node.check_time,
+        quiet=masked,
+        in_a_study=node.pinned,
+        as_used=node.as_used,
     )
     if not masked:
         return found
@@ -427,7 +436,8 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
         rows, which = node.evaluated
         own_results.write(node, weights, rows)
         if calibrated:
-            found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding)
+            exactly = masked and not node.rounds_means
+            found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding, exactly)
         if spec.subgroup is not None and spec.classes is not None:
             said, c = node.source.words(spec.subgroup)[which], len(spec.classes)
             policy = None if node.pinned else node.policy

@@ -374,7 +374,8 @@ def answer(
             )
     if _table(node, folder) != session.entry.D:
         raise NodePermissionException(
-            f"the table of this node has changed since the job began; start a new job. {NOTHING_COMPUTED}"
+            "the table of this node, or a limit that decides its answers, has changed since the job began; start a new "
+            f"job. {NOTHING_COMPUTED}"
         )
     asked = {"job": job.to_json(), **arguments, "database": request.table}
     T = transcript.transcript(R, sums.seq, node.round, job.method, function, sums.layout, asked, arrays)
@@ -677,8 +678,11 @@ def _folder(request: Request) -> HospitalFolder:
 
 
 def _table(node: Node, folder: HospitalFolder) -> bytes:
-    """D, which tells whether the table is the one that the job began with, and nothing else of it."""
-    message = notation.enc(node.job.key, node.source.digest)
+    """D, which tells whether table and limits are those that the job began with, and nothing else of them.
+
+    Under other limits the same request would have another answer, which must never leave under the same masks.
+    """
+    message = notation.enc(node.job.key, node.source.digest, transcript.canonical(node.policy.deciding))
     return folder.derived("db", message).to_bytes(32, "big")
 
 

@@ -15,10 +15,12 @@ from v6_federated.base.files import keep_latest, replacing
 from v6_federated.data.source import Rows
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import clipping, metrics
+from v6_federated.models.alone import summing
 from v6_federated.node import local_training, noising
 from v6_federated.node.local_training import Carried, Rates, Step
 from v6_federated.node.rows import NodeRows
 from v6_federated.privacy.dp import units
+from v6_federated.privacy.exact import Exact
 from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
 
 OWN_MODELS = "own-models"  # in the hospital's folder
@@ -210,6 +212,45 @@ class Node(NodeRows):
             loss, n = loss + len(y) * batch_loss, n + len(y)
         return self.rounded(loss / n)
 
+    def summed(self, w: Any) -> tuple[Any, Any]:
+        """Compute loss and gradient over all rows, each once.
+
+        Args:
+            w: the model (d,).
+
+        Returns:
+            The mean loss, rounded if the operator wants it, and the mean gradient (d,); where they are parts of a sum
+            over hospitals, exact sums over the rows if the model has such, see ``models.alone``. The next call
+            overwrites the gradient.
+        """
+        rows, model = self.rows, summing(self.model)
+        if model is None or not self._carries:
+            loss, g = self.model.loss_and_gradient(w, self.model.asarray(rows.X), self.model.asarray(rows.y))
+            return self.rounded(loss), g
+        of_rows, of_gradients = model.sums(w, rows.X, rows.y)
+        return self.rounded(of_rows.floats()[0] / len(rows)) if self.rounds_means else of_rows, of_gradients
+
+    def one_step(self, w: Any, local: LocalSGD) -> tuple[Any, Exact] | None:
+        """Take one plain step on all rows, if that is all that is asked for and can be added up exactly.
+
+        Args:
+            w: the model (d,).
+            local: the step.
+
+        Returns:
+            The loss, see ``summed``, and the sum over the rows by which their steps change the model (d,); None if
+            ``train`` must take the steps.
+        """
+        one = (local.local_steps or local.epochs) == 1 and local.batch_size is None and local.optimizer == "sgd"
+        if not one or not self._carries or self.noising is not None or summing(self.model) is None:
+            return None
+        if getattr(self._outcome_of(self.model), "relative", False):  # a partial likelihood is no sum over rows
+            return None
+        self.check_time()
+        self._count_local_step()
+        loss, gradient = self.summed(w)
+        return loss, gradient.scaled(-self.rates(local)(0))
+
     def take(self, step: Step, w: Any, g: Any) -> None:
         """Take a step; under masks, the model's change is carried apart from the model, see ``local_training.Carried``.
 
@@ -246,6 +287,20 @@ class Node(NodeRows):
         _, found = self._carried.get(id(w), (None, None))
         return None if found is None or not bool((found.start == start).all()) else found.u
 
+    def apart(self, w: Any) -> tuple[Any, Any] | None:
+        """Where a model that takes steps by itself carries its change apart, see ``take``.
+
+        Args:
+            w: the model (d,).
+
+        Returns:
+            What it started from, and its change since (d,); None if its change need not be carried.
+        """
+        if not self._carries:
+            return None
+        found = self._apart(w)
+        return found.start, found.u
+
     def _apart(self, w: Any) -> Carried:
         """The change of a model, carried apart from it from its first step on."""
         if id(w) not in self._carried:
@@ -272,11 +327,7 @@ class Node(NodeRows):
         if not hasattr(model, "descends") or not model.descends(batch_size):
             return None
         batches = itertools.islice(self._indices(passes, batch_size), steps)
-        apart = None
-        if self._carries:
-            carried = self._apart(w)
-            apart = carried.start, carried.u
-        found: tuple[float, int] = model.descend(w, self.rows.X, self.rows.y, batches, step.rate, apart)
+        found: tuple[float, int] = model.descend(w, self.rows.X, self.rows.y, batches, step.rate, self.apart(w))
         return found
 
     def _train_with_noise(self, w: Any, step: Step, steps: int) -> None:
@@ -425,7 +476,7 @@ class Node(NodeRows):
         Returns:
             The number, rounded to about its standard error.
         """
-        if not self._rounds_means or not math.isfinite(value):
+        if not self.rounds_means or not math.isfinite(value):
             return value
         if self.job.data.regression:  # in the label's own unit there is no smallest step
             return rounded_to(value, value, len(self.rows)) if value > 0 else value
@@ -464,10 +515,13 @@ class Node(NodeRows):
                     "such a number is evaluated with aggregation=plain only; leave out holdout and evaluators"
                 )
             least = self.policy.minimum_rows_a_side
-            return metrics.evaluate_regression(self.model, weights, rows, self._rounds_means, least)
+            return metrics.evaluate_regression(
+                self.model, weights, rows, self.rounds_means, least, exactly=self._adds_losses
+            )
         assert self.job.data.classes is not None
         classes = len(self.job.data.classes)
-        return metrics.evaluate(self.model, weights, rows, classes, self.policy.score_bands, self.rounding)
+        bands = self.policy.score_bands
+        return metrics.evaluate(self.model, weights, rows, classes, bands, self.rounding, exactly=self._adds_losses)
 
     @property
     def rounding(self) -> Rounding | None:
@@ -479,16 +533,21 @@ class Node(NodeRows):
         if self.pinned:
             return None
         step = self.policy.minimum_rows_a_class
-        return Rounding.of(step, self.identity, self._rounds_means) if self.policy.round_evaluations else None
+        return Rounding.of(step, self.identity, self.rounds_means) if self.policy.round_evaluations else None
 
     @property
-    def _rounds_means(self) -> bool:
+    def rounds_means(self) -> bool:
         """Whether losses and other means over rows are rounded.
 
         Not where they become part of a sum over a block of a study: the sum would jump where one hospital's mean passes
         a step, and so tell of single hospitals. What the exact sum tells of a row, the sum of gradients tells too.
         """
         return self.policy.round_evaluations and not self.pinned
+
+    @property
+    def _adds_losses(self) -> bool:
+        """Whether sums of losses and of labels are exact: where they are parts of a sum and not rounded before."""
+        return self._carries and not self.rounds_means
 
     def _evaluate_with_noise(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts with noise, in units of a row divided by ``units.COUNT``; no loss, which no noise covers."""

@@ -30,6 +30,7 @@ from v6_federated.node.request import Request
 from v6_federated.node.state import State
 from v6_federated.privacy import quota
 from v6_federated.privacy.environment import limit_threads
+from v6_federated.privacy.exact import EXACTLY, FLOATS, Adding
 from v6_federated.privacy.levels import countable
 from v6_federated.privacy.schema import Schema
 
@@ -110,6 +111,7 @@ class NodeRows:
         self.policy.check_request(job.minimum_rows, len(job.participants), max(job.rounds or 0, round_))
         self.policy.check_holdout(job.data.holdout)
         self.policy.check_made(preprocessing.made(steps))
+        preprocessing.check_reach(steps)
         self.policy.check_levels(len(job.data.levels))
         if job.data.levels and len(job.data.classes or ()) > MOST_CROSSED:
             raise SafeError(crossed(job.data.subgroup))
@@ -386,6 +388,25 @@ class NodeRows:
         features = self.source.training(self.job.data, self.identity, self.policy)
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
         return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
+
+    @property
+    def adding(self) -> Adding:
+        """How sums over rows are made: exactly where they are parts of a sum over hospitals, otherwise in float64."""
+        return FLOATS if self.job.aggregation == "plain" else EXACTLY
+
+    def as_used(self, X: Array) -> Array:
+        """Hold the limit on columns that mark few rows where columns are used, after all that a task does to them.
+
+        A far center or scale rounds numbers, and so can make a column differ in few rows.
+
+        Args:
+            X: columns of numbers of the rows to train on (n, d).
+
+        Returns:
+            The columns; those that mark few rows are constant.
+        """
+        levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
+        return levelling.fit(Features([str(i) for i in range(X.shape[1])], X, {})).X
 
     def special(self, name: Literal["offset", "weights", "event", "time"], default: float) -> Array:
         """Return a column that is neither a feature nor the label, for the rows to train on.

@@ -90,7 +90,8 @@ LIMITS = (
     Limit(
         "MINIMUM_ROWS", "number", 10, 10, "higher",
         "Refuses training or statistics on fewer rows than this. Refuses a column in which some rows, but fewer than "
-        "this, have a value. Refuses trees whose leaves may have fewer rows. The number of held-out rows is 0 or a "
+        "this, have a value. Refuses trees whose leaves may have fewer rows; in a study, leaves have so many rows of "
+        "all hospitals. The number of held-out rows is 0 or a "
         "multiple of this number. Where rows are evaluated but not trained on, a column in which fewer of them have a "
         "value counts as empty",
         "an answer about a few patients",
@@ -99,9 +100,8 @@ LIMITS = (
         "MINIMUM_ROWS_A_CLASS", "number", 3, 5, "higher",
         "Refuses a label that has, on average, fewer rows per value. The node does not send the name of a label value, "
         "or of a level of a category, that fewer rows have; in training and statistics, such a level counts as "
-        "unknown. Counts in histograms are multiples of this number; so are those of events in cells of time, but in a "
-        "study `km` and `cox` with `strata=none` send exact counts, and central's code joins or leaves out what is "
-        "small over a block",
+        "unknown. Counts in histograms, and of events in cells of time, are multiples of this number. In a study they "
+        "are exact, and central's code rounds, joins or leaves out what is small over a block",
         "finding a person by a rare diagnosis or word",
         private=1,
     ),
@@ -182,7 +182,8 @@ LIMITS = (
         "With `1`, evaluations and training losses are rounded to what the number n of rows can justify: mean losses "
         "to about their standard error (one part in the square root of n); counts of predictions and of scores so that "
         "each is 0 or at least `V6_FEDERATED_MINIMUM_ROWS_A_CLASS`, and all add up to n. Levels that few rows have are "
-        "replaced in evaluations, as in training. What is added up in a study is rounded in its counts only",
+        "replaced in evaluations, as in training. In a study no node rounds: central's code rounds the counts of a "
+        "block, by the limits of the node where it runs",
         "a loss or a count that tells one patient's label or value",
         private=0,
     ),

@@ -8,7 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from v6_federated.base.arrays import Array
@@ -22,6 +22,12 @@ UNSEEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 
+# Limits that only say whether a request is answered, before a row is read: one that is answered has the same answer
+# under all of their values. An operator may change them while a job runs.
+ASKED_FIRST = {
+    *("aggregation", "minimum_organizations", "minimum_sample", "maximum_rounds", "maximum_rounds_a_week"),
+    *("epsilon", "delta", "epsilon_per_job", "allow_queries", "own_results"),
+}
 JOB_SHARE = 1 / 3  # of the budget, for a job: a first job must not be able to take all of it
 
 
@@ -139,6 +145,12 @@ class Policy:
     def own_split(self) -> bool:
         """Whether which rows are held out follows from the node's secret, and not from its organization's id."""
         return self.own_shuffle or self.private
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """The limits on which the answer to a request hangs, as JSON."""
+        found = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ASKED_FIRST}
+        return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in found.items()}
 
     def looser(self) -> list[str]:
         """Name the limits that allow more than the profile does.

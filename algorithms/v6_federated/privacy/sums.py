@@ -144,7 +144,8 @@ def encoded(
 
     Args:
         sums: the sum that the task asks for.
-        found: what the function returned, by name: arrays and numbers.
+        found: what the function returned, by name: arrays and numbers. An ``Exact`` is a sum over rows, whatever its
+            weight: a mean that counts all rows of a block alike, or a loss, is this sum divided by public numbers.
         n: n_k, the node's rows.
         nodes: K, the nodes of its block.
         secret: 32 bytes that only this node knows.
@@ -160,25 +161,21 @@ def encoded(
     words: dict[int, list[Array]] = {32: [], 64: [np.array([1, 0], masks.WORDS[64])]}
     checks, blurs = [], _blurs(sums, secret, T)
 
-    def encode(term: encoding.Term, value: Array, key: str) -> Array:
+    def encode(part: Part, term: encoding.Term, value: Array | Exact, key: str) -> Array:
         added = encoding.dither(secret, T, key, term.size) if dithered and term.exponent is not None else None
+        if isinstance(value, Exact):
+            return value.encode(term, added, _share(part, sums))
         return encoding.encode(term, value, added)
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
         for part in sums.parts:
             given = found.get(part.name)
-            if isinstance(given, Exact) and part.weight == "one" and part.exponent is not None:
-                added = encoding.dither(secret, T, part.key, part.term.size) if dithered else None
-                q = given.encode(part.term, added)
-                words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)
-                continue
-            value = _value(part, sums, found, n, nodes)
-            q = encode(part.term, value, part.key)
+            value = given if isinstance(given, Exact) else _value(part, sums, found, n, nodes)
+            q = encode(part, part.term, value, part.key)
             words[part.bits].append(q + blurs[part.key] if part.key in blurs else q)  # modulo 2^64
             if terms := part.checks:
-                flat = value.reshape(-1)
-                check = np.asarray(flat @ encoding.factors(T, flat.size))
-                checks += [encode(term, check, f"check {term.exponent} of {part.key}") for term in terms]
+                check = _checked(value, T)
+                checks += [encode(part, term, check, f"check {term.exponent} of {part.key}") for term in terms]
     return np.concatenate([np.empty(0, masks.WORDS[32]), *words[32]]), np.concatenate([*words[64], *checks])
 
 
@@ -199,6 +196,26 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
     y32, y64 = masks.mask(secret, T, 32, sums.words(32)), masks.mask(secret, T, 64, sums.words(64))
     y64[:HEADER] = [1, 1]
     return y32, y64
+
+
+def _share(part: Part, sums: Sums) -> int:
+    """What the sum over a node's rows, which nothing has rounded, is divided by."""
+    if part.exponent is None or part.weight not in ("one", "rows", "share"):
+        raise SafeError(f"the function returns {part.name} as an exact sum over rows, and declares another weight")
+    if part.weight != "share":
+        return 1
+    assert sums.rows is not None  # checked when the request was read
+    return sums.rows
+
+
+def _checked(value: Array | Exact, T: bytes) -> Array | Exact:
+    """The sum of the values times factors that nobody can foresee."""
+    if isinstance(value, Exact):
+        factors = encoding.factors(T, len(value.numbers)).tolist()
+        total = sum(int(f) * number for f, number in zip(factors, value.numbers, strict=True))
+        return Exact((total,), value.exponent)
+    flat = value.reshape(-1)
+    return np.asarray(flat @ encoding.factors(T, flat.size))
 
 
 def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int) -> Array:

@@ -33,6 +33,43 @@ def test_a_killed_run_is_computed_again(log):
     assert log().finish(T[0], b"answer") == b"answer"
 
 
+def test_a_run_that_was_killed_after_it_has_stored_its_answer_is_not_computed_again(log, monkeypatch):
+    """The answer may have been seen; so may that of a log that was put back while the request was computed."""
+    log().begin(T[0], 1)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Answered, "_remove", killed)
+        log().finish(T[0], b"first")
+    assert log().finish(T[0], b"second") == b"first"
+    assert log().begin(T[0], 1) == b"first"
+
+
+def test_a_log_that_is_older_than_the_jobs_folder_is_not_used(log, tmp_path):
+    """An operator has put back a copy of the hospital's folder."""
+    file = tmp_path / "hospital" / "answered.sqlite"
+    log().begin(T[0], 1)
+    begun = file.read_bytes()
+    log().finish(T[0], b"answer")
+    log().begin(T[1], 2)
+    log().finish(T[1], b"answer")
+    file.write_bytes(begun)
+    for i, seq in ((0, 1), (1, 2), (2, 2), (3, 3)):
+        with pytest.raises(NodePermissionException, match="knows fewer requests .* was put back"):
+            log().begin(T[i], seq)
+    assert log("other").begin(T[3], 1) is None
+    for answer in log().answers.iterdir():
+        answer.unlink()
+    file.write_bytes(begun)
+    with pytest.raises(NodePermissionException, match="was put back"):
+        log().begin(T[0], 1)
+    next(tmp_path.glob("job/*-last")).write_text("two")
+    with pytest.raises(NodePermissionException, match="number of the last answer in the job's folder cannot be read"):
+        log().begin(T[3], 3)
+
+
 def test_two_runs_of_one_request_give_one_answer(log):
     """On a GPU their bits may differ: only one of them may leave."""
     assert log().begin(T[0], 1) is None
@@ -151,7 +188,7 @@ def test_on_a_real_node_answers_are_on_the_disk_before_they_leave(log, monkeypat
     monkeypatch.setattr("v6_federated.base.files.os.fsync", synced.append)
     log().begin(T[0], 1)
     log().finish(T[0], b"answer")
-    assert len(synced) == 1
+    assert len(synced) == 2  # the answer, and the number of the last
     assert log().begin(T[0], 1) == b"answer"
 
 

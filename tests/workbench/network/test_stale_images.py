@@ -1,5 +1,6 @@
 """Images that were built from other code than this machine has."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,8 @@ from docker.errors import ImageNotFound
 from v6_workbench import registry
 from v6_workbench.errors import EngineError
 from v6_workbench.network import images
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -55,5 +58,7 @@ def test_an_image_says_what_it_was_built_from(monkeypatch):
             return SimpleNamespace(attrs={"Size": 1, "RepoDigests": []}, tag=lambda *name: None)
 
     monkeypatch.setattr(images, "engine", lambda: SimpleNamespace(images=Images()))
+    monkeypatch.setattr(images, "ROOT", ROOT)  # the tests may be about an installed package
+    monkeypatch.setattr(images, "RECIPES", ROOT / "docker")
     images.build_method(images.listed()["v6-pca"], log=lambda line: None)
     assert made[0]["labels"] == {images.CODE: registry.code("pca")}

@@ -117,7 +117,7 @@ def _ask_sql(database: Database) -> pd.DataFrame:
             return pd.read_sql_query(str(database.query), connection)
     except TypeError:
         raise UserInputError("the query returns no table; use a SELECT") from None
-    except pd.errors.DatabaseError as error:
+    except (pd.errors.DatabaseError, engine.dialect.dbapi.Error) as error:  # pandas 3 does not wrap the driver's
         raise _failed(error) from None
     finally:
         engine.dispose()
