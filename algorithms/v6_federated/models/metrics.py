@@ -205,6 +205,7 @@ def of_sums(sums: Mapping[str, Any], rounding: Rounding | None = None) -> dict[s
     whole = bands.size and (bands.sum(axis=(1, 2)) == n).all()
     if rounding:
         confusion = rounding.confusion(confusion)
+    if rounding and bands.size:
         bands = np.array([rounding.counts(problem.ravel()) for problem in bands], np.int64).reshape(bands.shape)
     return {
         "n": n,
