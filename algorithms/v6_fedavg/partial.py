@@ -45,10 +45,7 @@ def compressed_update(
     return {"update": update, "train_loss": loss, **({"state_lost": True} if lost else {})}
 
 
-@partial(
-    sums={"weights": Mean(additive=of_steps), "train_loss": Loss(additive=of_steps), "state_lost": Truth()},
-    instead=ONE_STEP,
-)
+@partial(sums={"weights": Mean(), "train_loss": Loss(), "state_lost": Truth()}, instead=ONE_STEP)
 def ditto_update(node: Node, weights: Vector, *, local: LocalSGD, personal: Personal, known: Known) -> Result:
     """The same, and a round of the node's own model v_k (Li et al. 2021, Algorithm 1), which stays at the node."""
     answer = trained(node, weights, local)
