@@ -339,7 +339,7 @@ def of_networks(model, monkeypatch, folder, hostile=False):
 @pytest.mark.parametrize("hostile", [False, True], ids=["ordinary", "hostile"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_step_of_a_network_does_not_depend_on_how_rows_are_dealt(name, hostile, tmp_path, monkeypatch):
-    """In float32, a mean of n_k slopes below 1e-38 is 0 at hospitals with more rows than a number of central's choice."""
+    """In float32, a mean of n_k slopes below 1e-38 is 0 at hospitals with more rows than central has chosen."""
     found = [*of_networks(NETWORKS[name], monkeypatch, tmp_path, hostile)]
     assert sum(map(bool, found)) >= (2 if hostile else 6) and max(map(max, filter(None, found))) <= CLOSE
 

@@ -33,8 +33,8 @@ SLICES = 5  # room for those of most columns: 53 bits, and the powers of two by 
 MOST = 2.0**400  # of what a row contributes; what is then lost of small numbers, below 2^-600, is far below every unit
 
 NOT_FINITE = (
-    "what the rows add to a sum is not finite, or beyond 1e270; bring columns to one scale (--preprocess standardize), or "
-    "lower lr"
+    "what the rows add to a sum is not finite, or beyond 1e270; bring columns to one scale (--preprocess standardize), "
+    "or lower lr"
 )
 
 
