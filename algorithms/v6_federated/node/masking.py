@@ -323,6 +323,7 @@ def answer(
     sums: Sums,
     arguments: Mapping[str, Any],
     arrays: Mapping[str, Array],
+    known: Mapping[str, int] | None,
     compute: Callable[[], Mapping[str, Any]],
 ) -> tuple[dict[str, Any], int | None]:
     """Answer with what the node adds to a sum, under masks.
@@ -334,6 +335,7 @@ def answer(
         sums: the sum that is asked for.
         arguments: the function's arguments.
         arrays: the arrays that central sent.
+        known: the rounds in which blocks kept what the function loads; None if it keeps nothing from round to round.
         compute: computes what the function returns, with the evaluation, by name.
 
     Returns:
@@ -383,12 +385,16 @@ def answer(
     request.count(node.state.version(), T)
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
-    node.state.stamp, node.key, node.pinned = T, f"block {sums.block}", session.mode == "pinned"
+    node.key, node.pinned = f"block {sums.block}", session.mode == "pinned"
+    node.state.bind(T, (known or {}).get(node.key))
+    kept = node.state.loaded_stamp
     if node.noising is not None and session.mode == "pinned":
         node.noising.shares = len(session.roster) - _colluders(folder)
     words, rows = _part(node, session, sums, compute, T)
+    if known is not None:
+        node.state.settle()
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
-    mask = notation.H("kept", T, node.state.loaded_stamp)
+    mask = notation.H("kept", T, kept)
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
     new = b"".join(masks.masked(q, session.entry.S, shared, mask).tobytes() for q in words)
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster

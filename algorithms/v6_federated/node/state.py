@@ -28,7 +28,7 @@ class State:
 
     Attributes:
         stamp: transcript of the request that saves, if its answer is masked.
-        loaded_stamp: transcript of the request that saved what was loaded; empty if nothing was.
+        loaded_stamp: transcript of the request that saved what this one names; empty if it names nothing that is there.
     """
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
@@ -42,6 +42,33 @@ class State:
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
         self.stamp, self.loaded_stamp = b"", b""
         self._loaded: int | None = None
+        self._named: int | None = None
+        self._saved = False
+
+    def bind(self, stamp: bytes, named: int | None) -> None:
+        """Begin a request whose answer is masked: masks depend on what it names, whatever becomes of it.
+
+        Args:
+            stamp: its transcript.
+            named: the round whose arrays it may load; None if it may load none.
+
+        Raises:
+            SafeError: another program has put a link in the place of the file.
+        """
+        self.stamp, self._named = stamp, named
+        if named is not None:
+            self.load(named)
+
+    def settle(self) -> None:
+        """Keep what the request names for this round too, if nothing was saved in it.
+
+        Otherwise the next masks would tell how far a node came that could not compute its part.
+
+        Raises:
+            SafeError: the job's folder cannot be written, or another program has put a link there.
+        """
+        if not self._saved:
+            self.save((None if self._named is None else self.load(self._named)) or {})
 
     def load(self, round_: int) -> dict[str, Array] | None:
         """Load the arrays of a round.
@@ -53,8 +80,11 @@ class State:
             The arrays by name; None if there are none, or if their file is broken.
 
         Raises:
-            SafeError: another program has put a link in the place of the file.
+            SafeError: another program has put a link in the place of the file, or a masked answer would depend on what
+                the request does not name.
         """
+        if self.stamp and round_ != self._named:
+            raise SafeError("where answers are masked, a function can load what `known` names and nothing else")
         try:
             stream = open_regular(self._file(round_))
         except OSError:
@@ -63,7 +93,7 @@ class State:
             found = read_archive(stream, self.name)
             self._loaded = round_
             self.loaded_stamp = found.pop(STAMP, np.empty(0)).astype(np.uint8).tobytes()
-            return found
+            return found or None
         return None
 
     def version(self) -> list[int]:
@@ -111,6 +141,7 @@ class State:
             raise SafeError(
                 f"the job's folder at this node cannot be written: {error.strerror}; ask its operator to make room"
             ) from None
+        self._saved = True
         for old in self._files():
             # central will not ask for rounds before the one that was loaded; later rounds are not this one's to remove
             if old < self.round and old != self._loaded:

@@ -210,7 +210,10 @@ def partial(
             if summed is not None:
                 summands = functools.partial(_summands, node, bands, received, compute)
                 binds = {"evaluate": evaluate, "bands": bands, **values}
-                answer, rows = masking.answer(node, request, function.__name__, summed, binds, received, summands)
+                known = next(iter(settings.with_role(checked, Role.KEPT)), None)
+                answer, rows = masking.answer(
+                    node, request, function.__name__, summed, binds, received, known, summands
+                )
             else:
                 alone = shared and function.__name__ in ALONE
                 if mode != "plain" and not alone:
