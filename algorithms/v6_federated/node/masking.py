@@ -387,14 +387,13 @@ def answer(
         return _answer(node, sums, T, stored), _rows(node)
     node.key, node.pinned = f"block {sums.block}", session.mode == "pinned"
     node.state.bind(T, (known or {}).get(node.key))
-    kept = node.state.loaded_stamp
     if node.noising is not None and session.mode == "pinned":
         node.noising.shares = len(session.roster) - _colluders(folder)
     words, rows = _part(node, session, sums, compute, T)
     if known is not None:
         node.state.settle()
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
-    mask = notation.H("kept", T, kept)
+    mask = node.state.history
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
     new = b"".join(masks.masked(q, session.entry.S, shared, mask).tobytes() for q in words)
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster

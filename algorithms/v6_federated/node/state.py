@@ -19,16 +19,20 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import check_regular, open_regular, replacing
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.files import read_archive
+from v6_federated.privacy.secagg import notation
 
-STAMP = "stamp"  # name of the transcript among the arrays
+STAMP = "stamp"  # name of the request's ``history`` among the arrays
 
 
 class State:
     """The state of one method, job and organization (central may run on the same node, in the same folder).
 
     Attributes:
-        stamp: transcript of the request that saves, if its answer is masked.
-        loaded_stamp: transcript of the request that saved what this one names; empty if it names nothing that is there.
+        stamp: transcript of the request, if its answer is masked.
+        loaded_stamp: the ``history`` of the request that saved what this one names; empty if it names nothing that is
+            there.
+        history: T', which differs from node to node unless the same requests have led to what this one may load. A
+            stamp of the last request alone would be the same at a node that had been sent a request more before it.
     """
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
@@ -40,7 +44,7 @@ class State:
             round_: the round that is running, whose state ``save`` keeps.
         """
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
-        self.stamp, self.loaded_stamp = b"", b""
+        self.stamp, self.loaded_stamp, self.history = b"", b"", b""
         self._loaded: int | None = None
         self._named: int | None = None
         self._saved = False
@@ -58,6 +62,7 @@ class State:
         self.stamp, self._named = stamp, named
         if named is not None:
             self.load(named)
+        self.history = notation.H("kept", stamp, self.loaded_stamp)
 
     def settle(self) -> None:
         """Keep what the request names for this round too, if nothing was saved in it.
@@ -133,7 +138,7 @@ class State:
         check_regular(file)
         plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
         if self.stamp:
-            plain[STAMP] = np.frombuffer(self.stamp, np.uint8)
+            plain[STAMP] = np.frombuffer(self.history, np.uint8)
         try:
             with replacing(file, durable=True) as stream:  # the same task may run twice, in two containers
                 np.savez(stream, **plain)

@@ -56,7 +56,7 @@ class Recorder:
         limits: what D has of their operators' limits, by organization.
         layouts: items of layouts by digest.
         given: what each request's values were, by organization and T.
-        kept: T of the request that saved what a node has loaded, by organization and T.
+        kept: T' of the request that saved what a node has loaded, by organization and T.
         calls: organization, message and answer, in order; the answer is None if the node has refused.
     """
 
