@@ -323,7 +323,6 @@ def answer(
     sums: Sums,
     arguments: Mapping[str, Any],
     arrays: Mapping[str, Array],
-    known: Mapping[str, int] | None,
     compute: Callable[[], Mapping[str, Any]],
 ) -> tuple[dict[str, Any], int | None]:
     """Answer with what the node adds to a sum, under masks.
@@ -335,7 +334,6 @@ def answer(
         sums: the sum that is asked for.
         arguments: the function's arguments.
         arrays: the arrays that central sent.
-        known: the rounds in which blocks kept what the function loads; None if it keeps nothing from round to round.
         compute: computes what the function returns, with the evaluation, by name.
 
     Returns:
@@ -386,11 +384,11 @@ def answer(
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
     node.key, node.pinned = f"block {sums.block}", session.mode == "pinned"
-    node.state.bind(T, (known or {}).get(node.key))
+    node.state.bind(T, (node.known or {}).get(node.key))
     if node.noising is not None and session.mode == "pinned":
         node.noising.shares = len(session.roster) - _colluders(folder)
     words, rows = _part(node, session, sums, compute, T)
-    if known is not None:
+    if node.known is not None:
         node.state.settle()
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
     mask = node.state.history

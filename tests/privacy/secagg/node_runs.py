@@ -315,7 +315,8 @@ def described(recorder: Recorder, nodes: MockNetwork, study: str, bands: int) ->
 def runs() -> list[dict[str, Any]]:
     """The runs: all kinds of sums; nodes that keep something, and numbers that wrap; numbers of any size; refusals."""
     settings = {"label": "ill", "classes": [0, 1], "rounds": 3}
-    of_numbers = {"label": "dose", "model": "linear", "loss": "squared", "rounds": 2, "holdout": 0.25, "epochs": 2, "lr": 1e-4}
+    of_numbers = {"label": "dose", "model": "linear", "loss": "squared", "rounds": 2, "holdout": 0.25}
+    of_numbers |= {"epochs": 2, "lr": 1e-4}
     steps = {"preprocess": ["standardize", "pca:1"], "holdout": 0.25, "lr": 1e6}
     return [
         of_a_job("fedavg", "v6_fedavg", 4, "told", bands=2, **settings, **steps),

@@ -436,7 +436,7 @@ class Node:
         return {"tags": tags} | ({} if self.study is None else {"colluders": self.study["colluders"]})
 
     def answer(self, message, items, given, n, kept):
-        """Of items of its own code, what the function has computed (None: it failed), its rows, T' of what it loaded."""
+        """Of items of its own code, what the function has computed (None: it failed), its rows, T' of what it had."""
         arguments = dict(message["kwargs"])
         job, round_, sums = (arguments.pop(name) for name in ("job", "round", "sums"))
         payload = arguments.pop("arrays", None)
