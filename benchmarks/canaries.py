@@ -120,12 +120,14 @@ class Audited:
         sums: what central learned in each step, without the colluder's answer, in the canaries' directions (steps, m),
             in units.
         size: number of the model's parameters.
+        declared: at how many hospitals the study lets a person be.
     """
 
     plan: Plan
     present: Array
     sums: Array
     size: int
+    declared: int = 1
 
     def verdicts(self, steps: int = 1) -> list[Verdict]:
         """Audit the job by so many steps at a time.
@@ -137,16 +139,17 @@ class Audited:
             One verdict for each group of so many steps.
         """
         whole = self.sums.reshape(-1, steps, len(self.present)).sum(axis=1)
-        sigma = self.plan.noise * sensitivity(self.size, units.GRADIENT) * math.sqrt(steps)
+        sigma = self.declared * self.plan.noise * sensitivity(self.size, units.GRADIENT) * math.sqrt(steps)
         return [score_test(scores, self.present, math.sqrt(steps) / self.plan.noise) for scores in whole / sigma]
 
 
-def tables_with(canaries: int, present: Array) -> dict[int, Database]:
+def tables_with(canaries: int, present: Array, at: int = 1) -> dict[int, Database]:
     """The hospitals' rows: canaries that are present, and rows of zeros in the place of the others.
 
     Args:
         canaries: how many.
         present: which of them are there (canaries,).
+        at: at how many hospitals each of them is.
 
     Returns:
         X and y of each hospital; all have the class 0, so that gradients are positive. The colluder's are zeros.
@@ -156,12 +159,14 @@ def tables_with(canaries: int, present: Array) -> dict[int, Database]:
     rows[present, present] = LENGTH
     dealt: dict[int, Database] = {COLLUDER: (np.zeros((50, canaries), np.float32), np.zeros(50, np.int64))}
     for i, k in enumerate(honest):
-        X = rows[i :: len(honest)]
+        X = np.concatenate([rows[(i - j) % len(honest) :: len(honest)] for j in range(at)])
         dealt[k] = X, np.zeros(len(X), np.int64)
     return dict(sorted(dealt.items()))
 
 
-def job(plan: Plan, canaries: int, seed: int, fault: "Fault" = contextlib.nullcontext) -> Audited:
+def job(
+    plan: Plan, canaries: int, seed: int, fault: "Fault" = contextlib.nullcontext, *, at: int = 1, declared: int = 1
+) -> Audited:
     """Run a job with canaries on mock nodes.
 
     Args:
@@ -169,6 +174,8 @@ def job(plan: Plan, canaries: int, seed: int, fault: "Fault" = contextlib.nullco
         canaries: how many there are; half of them are in the tables.
         seed: draws which.
         fault: what is wrong with the nodes while the job runs.
+        at: at how many hospitals each canary is.
+        declared: at how many the study says that a person may be.
 
     Returns:
         What an observer has.
@@ -197,7 +204,8 @@ def job(plan: Plan, canaries: int, seed: int, fault: "Fault" = contextlib.nullco
         "classes": [0, 1],
         "holdout": 0.0,
     }
-    nodes = MockNetwork("v6_fedavg", tables_with(canaries, present), study=StudyPlan(), on_round=lambda row: None)
+    rows, study = tables_with(canaries, present, at), StudyPlan(hospitals_a_person=declared)
+    nodes = MockNetwork("v6_fedavg", rows, study=study, on_round=lambda row: None)
     with (
         nodes,
         fault(),
@@ -206,7 +214,8 @@ def job(plan: Plan, canaries: int, seed: int, fault: "Fault" = contextlib.nullco
     ):
         result = nodes.run(**settings)
     assert result["privacy"]["noise_shared_in_a_block"] and len(sums) == len(known) == plan.steps
-    return Audited(plan, present, np.stack(sums)[:, :canaries] - np.stack(known)[:, :canaries], canaries + 1)
+    of_the_others = np.stack(sums)[:, :canaries] - np.stack(known)[:, :canaries]
+    return Audited(plan, present, of_the_others, canaries + 1, declared)
 
 
 # ---- faults: what is wrong with the nodes

@@ -7,6 +7,7 @@ node does not), and sends what leads to the answer that it wants. A lie that end
 
 import functools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,37 @@ class MadeUpSums:
         return {**own, "gradient": g, "measures": told}
 
 
+class Watched:
+    """Calls of a job, of which the longest gradients are noted.
+
+    Args:
+        analysis: the analysis.
+        outcomes: what becomes of each call; None if nobody lies.
+    """
+
+    def __init__(self, analysis: str, outcomes: Any) -> None:
+        self._outcomes = outcomes or (lambda organization, message: CallOutcome(1.0))
+        self._measures, self._over = (OF_GLM, "rows") if analysis == GLM else (OF_COX, "events")
+        self.longest = dict[int, float]()  # g^T H^-1 g over the rows or events, by organization: the largest of the job
+
+    def __call__(self, organization: int, message: Mapping[str, Any]) -> CallOutcome:
+        """What becomes of one call."""
+        outcome = self._outcomes(organization, message)
+        if message["method"] != "newton":
+            return outcome
+
+        def alter(answer: dict[str, Any]) -> dict[str, Any]:
+            answer = answer if outcome.alter is None else outcome.alter(answer)
+            found = codec.decode(answer["arrays"])
+            g, told = np.asarray(found["gradient"], float), found["measures"][self._measures.index(self._over)]
+            H = inference.symmetric(np.asarray(found["hessian"], float), len(g))
+            length = float(g @ np.linalg.pinv(H, hermitian=True) @ g / told)
+            self.longest[organization] = max(length, self.longest.get(organization, 0.0))
+            return answer
+
+        return replace(outcome, alter=alter)
+
+
 def _scaled(b: np.ndarray, sent: Mapping[str, np.ndarray]) -> np.ndarray:
     """Coefficients of the columns as they are, as those of the columns that ``glm`` centres and scales."""
     if "scale" not in sent:
@@ -136,14 +168,15 @@ def _scaled(b: np.ndarray, sent: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def run(analysis: str, nodes: Tables, outcomes: Any = None) -> dict[str, Any]:
-    """The result of a job."""
+    """The result of a job, with the length of each organization's longest gradient."""
     package, values = ANALYSES[analysis]
+    outcomes = watched = Watched(analysis, outcomes)
     network = MockNetwork(package, nodes, environment={}, on_round=lambda row: None, outcomes=outcomes)
     with network:
         result: dict[str, Any] = network.run(holdout=0, **values) if analysis == GLM else network.run(**values)
     if "stopped" in result:
         raise SafeError(result["stopped"])
-    return result
+    return result | {"longest": watched.longest}
 
 
 @functools.cache
@@ -160,10 +193,11 @@ def number(analysis: str, result: Mapping[str, Any]) -> float:
     return float(np.exp(dose))
 
 
-def lied(analysis: str, lie: str, seed: int) -> tuple[float, float] | None:
-    """What the analysis says then, and the size of the lie; None if there is no such lie."""
+@functools.cache
+def lied(analysis: str, lie: str, seed: int) -> dict[str, Any] | None:
+    """The result then; None if there is no such lie."""
     if lie == HONEST:
-        return number(analysis, honest(analysis, seed)), 1.0
+        return honest(analysis, seed)
     if analysis == KM and lie != OPPOSITE:
         return None
     for size in SIZES if lie in (FAR, SUMS) else (1.0,):
@@ -176,7 +210,7 @@ def lied(analysis: str, lie: str, seed: int) -> tuple[float, float] | None:
         else:
             nodes[LIAR] = made_up(nodes[LIAR], analysis, lie, size, seed)
         try:
-            return number(analysis, run(analysis, nodes, outcomes)), size
+            return run(analysis, nodes, outcomes)
         except (SafeError, CollectResultsError):  # a bound was broken
             continue
     return None
@@ -188,11 +222,22 @@ def lines(full: bool) -> Iterator[str]:
     for analysis in ANALYSES:
         cells = []
         for lie in LIES:
-            found = [one for seed in (runs.seeds(SEEDS) if full else SEEDS[:1]) if (one := lied(analysis, lie, seed))]
-            values = [value for value, _ in found]
-            spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
-            cells.append(f"{np.mean(values):.2f}{spread}" if values else None)
+            cells.append(_spread([number(analysis, found) for found in _results(analysis, lie, full)]))
         yield tables.row(analysis, *cells)
+    yield from ("", *tables.head("length of gradients", *LIES))
+    for analysis, over in ((GLM, "`glm`, over rows"), (COX, "`cox`, over events")):
+        for who, of in (("the liar's", [LIAR]), ("the longest of the others", [k for k in NODES if k != LIAR])):
+            lengths = [[max(r["longest"][k] for k in of) for r in _results(analysis, lie, full)] for lie in LIES]
+            yield tables.row(f"{over}: {who}", *map(_spread, lengths))
+
+
+def _results(analysis: str, lie: str, full: bool) -> list[dict[str, Any]]:
+    return [one for seed in (runs.seeds(SEEDS) if full else SEEDS[:1]) if (one := lied(analysis, lie, seed))]
+
+
+def _spread(values: list[float]) -> str | None:
+    spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
+    return f"{np.mean(values):.2f}{spread}" if values else None
 
 
 def main(dataset: Dataset | None, full: bool) -> None:
@@ -203,8 +248,10 @@ def main(dataset: Dataset | None, full: bool) -> None:
         "random (no effect), or the lowest to those who are ill or die first (the opposite effect), or the same doses "
         f"up to {SIZES[0]:g} times as far from their mean. For `km`, nobody of its patients dies. Sums made up: "
         "gradients that lead to a dose without effect, and deviances or likelihoods by which each round seems to be "
-        "an improvement. A lie that ends the job is made smaller until it does not. Mean, lowest and highest of the "
-        f"seeds {SEEDS[0]} to {SEEDS[-1]}. No document has this table."
+        "an improvement. The length of a gradient is g^T H^-1 g, the largest of a job. For a `glm`, no rows have more "
+        "than Pearson's X^2 (Cauchy-Schwarz), which is about their number; for `cox`, there is no such bound. A lie "
+        "that ends the job is made smaller until it does not. Mean, lowest and highest of the seeds "
+        f"{SEEDS[0]} to {SEEDS[-1]}. No document has this table."
     )
     page = tables.Page(
         "dishonest_analyses", "What a dishonest hospital costs an analysis", full, about, data="", timed=True

@@ -161,9 +161,10 @@ def simulated(table: Table, effect: float, runs: int) -> dict[str, tuple[Found, 
             b, se = fitted(X, y)
             for name, j in at.items():
                 found[name][k, :, r] = b[j], se[j]
+    shares = {name: float(folded / rows) for name, (folded, rows) in lost.items()}
     return {
-        name: (*(Found.of(*found[name][k], true[j]) for k in range(2)), float(lost[name][0] / lost[name][1]))
-        for name, j in at.items()
+        name: (Found.of(b[0], se[0], true[at[name]]), Found.of(b[1], se[1], true[at[name]]), shares[name])
+        for name, (b, se) in ((name, of.transpose(1, 0, 2)) for name, of in found.items())
     }
 
 

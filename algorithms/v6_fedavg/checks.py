@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from v6_federated import ONE_STEP, RISK_SETS, SafeError, changed, one_step, training_plan
+from v6_federated import ONE_STEP, RISK_SETS, SafeError, changed, models, one_step, training_plan
+
+EXACT = ("logreg", "svm", "linear")  # models whose gradients are exact sums over rows
 
 
 def why_single(settings: Any) -> str:
@@ -52,7 +54,11 @@ def of_hospitals(settings: Any) -> str:
     if settings.clip is not None:
         one = training_plan(settings).steps == settings.rounds
         return "" if one else f"each step adds noise to a hospital's own model; {ONE_STEP}, and set steps_per_epoch=1"
-    return "" if one_step(settings) else f"after several local steps a model is no sum over rows; {ONE_STEP}"
+    if not one_step(settings):
+        return f"after several local steps a model is no sum over rows; {ONE_STEP}"
+    spec = models.parse(settings.named_model)
+    exact = spec["name"] in EXACT or models.registered(spec) is not None  # which nodes look at
+    return "" if exact else f"each hospital rounds the gradient of a network by itself; {ONE_STEP} ({', '.join(EXACT)})"
 
 
 def check_settings(settings: Any) -> None:

@@ -22,6 +22,11 @@ from v6_federated import (
 @partial(sums={"weights": Mean(additive=of_steps), "train_loss": Loss(additive=of_steps)}, instead=ONE_STEP)
 def client_update(node: Node, weights: Vector, *, local: LocalSGD) -> Result:
     """ClientUpdate(k, w) of McMahan et al. 2017, Algorithm 1: E epochs of minibatch SGD from w_t (d,)."""
+    return trained(node, weights, local)
+
+
+def trained(node: Node, weights: Vector, local: LocalSGD) -> Result:
+    """What ClientUpdate returns: the model, or what all rows change in it if one step on all rows is taken."""
     if (one := node.one_step(weights, local)) is not None:  # of which all hospitals' rows add up to the last bit
         return {"weights": one[1], "train_loss": one[0]}
     w = weights + 0
@@ -40,16 +45,12 @@ def compressed_update(
     return {"update": update, "train_loss": loss, **({"state_lost": True} if lost else {})}
 
 
-@partial(
-    sums={"weights": Mean(additive=of_steps), "train_loss": Loss(additive=of_steps), "state_lost": Truth()},
-    instead=ONE_STEP,
-)
+@partial(sums={"weights": Mean(), "train_loss": Loss(), "state_lost": Truth()}, instead=ONE_STEP)
 def ditto_update(node: Node, weights: Vector, *, local: LocalSGD, personal: Personal, known: Known) -> Result:
     """The same, and a round of the node's own model v_k (Li et al. 2021, Algorithm 1), which stays at the node."""
-    w = weights + 0
-    loss = node.train(w, local)
+    answer = trained(node, weights, local)
     lost = train_ditto(node, weights, local, personal, known)
-    return {"weights": w, "train_loss": loss, **({"state_lost": True} if lost else {})}
+    return answer | ({"state_lost": True} if lost else {})
 
 
 @partial(sums={}, own_model=True)

@@ -165,9 +165,11 @@ def central(
     for each column the number, mean and sum of squares of its values, and its rows counted by cell in multiples of its
     minimum of rows; then, cyclic, in its rounds one tree for each class; random, in every round the sums of first and
     second derivatives of its rows' loss in each leaf, of no row or of its minimum at least; n_k and its mean loss; and
-    counts of how W^g does on its held-out rows. Bytes a round: 16 m down to each node that evaluates; cyclic, 16 for
-    each new split or leaf up; random, 16 for each new split or leaf down, and 32/3 for each leaf up, 64/3 under masks.
-    With ``clip`` these sums are of clipped derivatives and have noise, and nothing is asked for before round 1.
+    counts of how W^g does on its held-out rows. In a study all counts and sums are exact, with ``rows``, the rows of
+    each leaf, and central joins what is small over all hospitals. Bytes a round: 16 m down to each node that evaluates;
+    cyclic, 16 for each new split or leaf up; random, 16 for each new split or leaf down, and 32/3 for each leaf up,
+    64/3 under masks, 32 in a study. With ``clip`` these sums are of clipped derivatives and have noise, and nothing is
+    asked for before round 1.
     """
     regression, plan = objective == "regression", federation.plan
     s = federation.start(

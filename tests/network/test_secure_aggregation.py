@@ -147,7 +147,8 @@ def test_only_transcripts_and_masked_words_have_left(two_rounds):
             "describe": 1, "confirm": 1, "count_rows": 1, "client_update": 2, "evaluate": 1,
         }  # fmt: skip
         for entry in entries:
-            expected = {"describe": DECLARED, "confirm": {"tags", "colluders"}}.get(entry.function, {"T", "y32", "y64"})
+            said = {"describe": DECLARED, "confirm": {"tags", "colluders", "hospitals_a_person"}}
+            expected = said.get(entry.function, {"T", "y32", "y64"})
             assert {*entry.left} == expected and not entry.refused
         assert all(entry.looser == ["OWN_SHUFFLE"] for entry in entries)
     traffic = sum(row["bytes_up"] for row in [*result["history"], *result["traffic"].values()])

@@ -69,6 +69,18 @@ def test_faults_are_caught(fault, by):
     assert sum(getattr(v, by) < canaries.LEVEL / 2 for v in verdicts) >= 4
 
 
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_person_at_several_hospitals_is_hidden_if_the_study_says_so(at):
+    """Otherwise epsilon is that of noise which is so many times smaller: 1 becomes 2.1 or 3.4."""
+    plan = replace(accountant.calibrated(Plan(steps=1), 1.0, canaries.DELTA), steps=8)
+    said = canaries.job(plan, MANY, 4, at=at, declared=at).verdicts(8)[0]
+    unsaid = canaries.job(plan, MANY, 4, at=at).verdicts(8)[0]
+    exact, error = math.sqrt(8) / plan.noise, 4 * 2 / math.sqrt(MANY)
+    assert not said.caught and said.measured == pytest.approx(exact, abs=error)
+    assert unsaid.more_influence < canaries.LEVEL / 2 and unsaid.measured == pytest.approx(at * exact, abs=error)
+    print(f"at {at}: claimed mu {exact:.3f}, measured {said.measured:.3f} if declared, {unsaid.measured:.3f} if not")
+
+
 def test_noise_of_whole_jobs(monkeypatch):
     """What nodes add to their exact sums: variance, quantiles, last digits, and nothing in common between draws."""
     drawn = []

@@ -1,19 +1,25 @@
 """Rows of one person: trained on or held out together, and drawn for a step together."""
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks import canaries
 
 from v6_federated import models
 from v6_federated.data import pca
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Rows, Source
 from v6_federated.messages.job import DataSpec
+from v6_federated.models import clipping
 from v6_federated.models.clipping import clipped_sum
+from v6_federated.node import noising
 from v6_federated.node.noising import Noising
+from v6_federated.operator import spent
+from v6_federated.privacy.dp import accountant, units
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.schema import Column, Schema
@@ -104,7 +110,7 @@ def test_a_person_is_drawn_with_all_rows(table):
         drawn[noise.sample(rows, step)] = True
         assert all(len({*drawn[persons == who]}) == 1 for who in {*persons})
         shares.append(drawn.mean())
-    assert np.mean(shares) == pytest.approx(0.3, abs=0.03) and len({*shares}) > 10
+    assert np.mean(shares) == pytest.approx(0.3, abs=0.05) and len({*shares}) > 10
 
 
 @pytest.mark.parametrize("m", [1, 2, 8])
@@ -136,3 +142,108 @@ def test_noise_that_is_shared_hides_the_person_with_most_rows(m, tmp_path, monke
     of_the_others = [drawn[k] for k in (1, 2, 3)]
     assert len(drawn) == 4 and np.std(sum(of_the_others)) > 0.9 * m * unit
     assert np.std(drawn[2]) == pytest.approx(unit / 3**0.5, rel=0.15)  # a hospital of m = 1 still shares its noise
+
+
+@pytest.mark.parametrize("N", [1, 2, 3, 4])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "whole"])
+def test_noise_hides_a_person_at_so_many_hospitals_of_a_study(shared, N, monkeypatch):
+    """Whatever rows a person each hospital of four declares, whoever of them works with the server, and wherever a
+    person is: what the honest hospitals' rows of the person change, over the honest hospitals' noise, is 1 at most.
+    """
+    monkeypatch.setattr(noising, "discrete_gaussian", lambda key, sigma, size: sigma)
+    found = []
+    for rows in itertools.product((1, 2, 8), repeat=4):
+        nodes = [Noising(Plan(), Request(), "job", m, 3, N) for m in rows]
+        sigmas = np.array([node._noise("sum", float(m), 1, shared) for node, m in zip(nodes, rows, strict=True)])
+        for honest in (range(4), range(1, 4)):
+            for at in itertools.chain.from_iterable(itertools.combinations(honest, k + 1) for k in range(N)):
+                m, own = np.array(rows)[[*at]], sigmas[[*at]]
+                # noise of a sum over all; or each hospital's own, if its answer is seen alone
+                found.append(m.sum() / np.sqrt((sigmas[[*honest]] ** 2).sum()))
+                found += [] if shared else [np.sqrt(((m / own) ** 2).sum())]
+    assert max(found) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize(("rate", "share"), [(1.0, 2 / 3**0.5), (0.5, 2**0.5)])
+def test_rows_that_hospitals_draw_are_hidden_by_noise_of_their_own(rate, share, monkeypatch):
+    """Two hospitals draw a person's rows independently, so that one sum of both has no plan's distribution."""
+    monkeypatch.setattr(noising, "discrete_gaussian", lambda key, sigma, size: np.full(size, round(sigma)))
+    model = models.build({"name": "logreg", "features": 1, "classes": 2})
+    node = Noising(Plan(noise=5, rate=rate, steps=1), Request(), "job", shares=3, hospitals_of_a_person=2)
+    w, X, y = np.zeros(2, np.float32), np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
+    drawn = node.gradient(model, w, X, y, 0, shared=True)
+    assert drawn[0] == pytest.approx(5 * share * clipping.sensitivity(2, units.GRADIENT), rel=1e-6)
+
+
+@pytest.mark.parametrize("N", [1, 3])
+def test_a_study_says_at_how_many_hospitals_a_person_is(N, tmp_path, monkeypatch):
+    drawn, real = {}, noising.discrete_gaussian
+    monkeypatch.setattr(noising, "discrete_gaussian", lambda key, s, n: drawn.setdefault(s, real(key, s, n)))
+    schema = Schema(tuple(Column(f"x{i}", "number", -1, 1) for i in range(3)), "")
+    tables = {k: pd.DataFrame(0.0, index=range(50), columns=schema.features) for k in range(1, 5)}
+    private = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "3", "V6_FEDERATED_DELTA": "1e-5"}
+    study = StudyPlan(schema=schema, hospitals_a_person=N)
+    with MockNetwork("v6_pca", tables, environment=private, hospital_folder=tmp_path, study=study) as network:
+        result = network.run(clip=1.0, noise=5.0, preprocess=["scale"], components=2)
+        folder = Path(network.nodes[1].environment["HOSPITAL_DATABASE_URI"])
+    [sigma] = drawn
+    assert sigma == pytest.approx(N * 5.0 * pca.moments_sensitivity() / 3**0.5)
+    assert result["privacy"]["hospitals_a_person"] == N
+    assert f"rows at {N} of its hospitals at most (hospitals_a_person)" in " ".join(spent.shown(folder)[0])
+
+
+# ---- what a person at several hospitals costs, on the page
+
+DELTA = 1e-5
+
+
+def exact(mu: float) -> float:
+    """The epsilon of a Gaussian mechanism (Balle and Wang 2018), without a library of accountants."""
+    return canaries.epsilon_of(mu, DELTA)
+
+
+def by_orders(mu: float) -> float:
+    """The epsilon of a Gaussian mechanism by Renyi divergences a mu^2 / 2, without a library of accountants."""
+    orders = np.array(accountant.ORDERS)
+    found = orders * mu**2 / 2 + np.log1p(-1 / orders) - np.log(DELTA * orders) / (orders - 1)
+    return float(found.min())
+
+
+def test_what_a_person_at_several_hospitals_costs_is_on_the_page():
+    """By two accountants each: dp-accounting's, and formulas for Gaussian noise, equal to three digits."""
+    plan = accountant.calibrated(Plan(steps=100), 1.0, DELTA)
+    sampled = accountant.calibrated(Plan(steps=100, rate=0.1), 1.0, DELTA)
+    mu, at = 10 / plan.noise, (1, 2, 3, 4)
+    lines = []
+
+    def costs(name: str, plans: list[Plan], mus: list[float] | None) -> None:
+        both = [accountant.epsilon([p], DELTA) for p in plans], [accountant.epsilon_pld(p, DELTA) for p in plans]
+        if mus is not None:
+            for found, other in zip(both, ([*map(by_orders, mus)], [*map(exact, mus)]), strict=True):
+                assert [f"{e:#.3g}" for e in found] == [f"{e:#.3g}" for e in other]
+        for accountant_, found in zip(("RDP", "PLD"), both, strict=True):
+            lines.append(f"| {name} | {accountant_} | {' | '.join(f'{e:#.3g}' for e in found)} |")
+
+    costs("shared, 1 declared", [replace(plan, noise=plan.noise / h) for h in at], [h * mu for h in at])
+    costs("each its own, 1 declared", [replace(plan, steps=100 * h) for h in at], [h**0.5 * mu for h in at])
+    costs("each its own, of rows drawn at 0.1, 1 declared", [replace(sampled, steps=100 * h) for h in at], None)
+    costs("shared, or each its own; as many declared", [plan] * 4, [mu] * 4)
+    drawn = [replace(sampled, noise=sampled.noise * h**0.5, steps=100 * h) for h in at]
+    costs("each its own, of rows drawn at 0.1; as many declared", drawn, None)
+    print("\n".join(lines))
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    assert "\n".join(lines) in page
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("noise", [0.5, 1.0, 4.0, 30.0])
+def test_hospitals_that_draw_rows_by_themselves_cost_a_person_no_more_than_the_plan(rate, noise):
+    """At whole orders, log E exp is convex in 1 / noise^2, and 0 at 0: N steps with sqrt(N) times the noise cost less.
+
+    (At other orders the library's numbers are bounds, and sometimes far above.)
+    """
+    whole = np.array([float(order).is_integer() for order in accountant.ORDERS])
+    one = accountant._divergence(Plan(rate=rate, noise=noise, steps=1))[whole]
+    for N in (2, 3, 10):
+        found = accountant._divergence(Plan(rate=rate, noise=noise * N**0.5, steps=N))[whole]
+        assert (found <= one * (1 + 1e-9) + N * 1e-11).all()

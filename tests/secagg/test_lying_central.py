@@ -521,14 +521,14 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
 
 def test_how_far_a_node_came_that_fails_cannot_be_seen(tmp_path, monkeypatch):
     """Before it loads what it kept, or after: its masks cancel, in this request and in later ones."""
-    train, broken = Node.train, [2, 3]
+    one_step, broken = Node.one_step, [2, 3]
 
-    def fails(self, *arguments, **settings):
+    def fails(self, *arguments):
         if self.organization_id == 3 and self.round in broken:
             raise ValueError
-        return train(self, *arguments, **settings)
+        return one_step(self, *arguments)
 
-    monkeypatch.setattr(Node, "train", fails)
+    monkeypatch.setattr(Node, "one_step", fails)
     with central("masked", tmp_path) as lying:
         lying.agree()
         arrays = codec.encode({"weights": np.zeros(5)})

@@ -178,3 +178,28 @@ def _trees(structure: np.ndarray) -> list[np.ndarray]:
             found.append(structure[begin:i])
             begin, open_ = i, 1
     return found
+
+
+def test_flags_in_arrays_hold_no_small_cell_either(tmp_path):
+    """Columns of 0 and 1 are found by their moments: no step has made them, and they have no names."""
+    flags = {}
+    for k, table in clinics().items():
+        X = np.column_stack([table["sex"] == "f", table["stage"] == "c", table["age"]]).astype(float)
+        flags[k] = X, np.zeros(len(X), int)
+    result = run("v6_pca", flags, "pinned", tmp_path, size=4, environment=CAREFUL, components=None)
+    found, n = codec.decode(result["weights"]), result["history"][0]["n"]
+    V, mean = found["components"].astype(float), found["mean"].astype(float)
+    products = V.T @ np.diag(found["explained_variance"] * (n - 1)) @ V + n * np.outer(mean, mean)
+    assert sum(int((X[:, 0] * X[:, 1]).sum()) for X, _ in flags.values()) == 2
+    assert abs(products[0, 1]) < 0.02
+
+
+def test_products_of_all_columns_are_refused_where_they_would_tell_tables_of_levels(tmp_path):
+    """From products with as many columns as there are, the covariance itself follows. Numbers have no such tables."""
+    how = {"size": 4, "environment": CAREFUL, "solver": "subspace", "rounds": 6}
+    with pytest.raises(Exception, match="use solver=exact"):
+        settings = {"preprocess": ["onehot"], "features": ["sex", "stage", "age"], "components": 5}
+        run("v6_pca", clinics(), "pinned", tmp_path / "levels", **how, **settings)
+    numbers = {k: pd.DataFrame(np.random.default_rng(k).normal(size=(60, 4)), columns=list("abcd")) for k in HOSPITALS}
+    result = run("v6_pca", numbers, "pinned", tmp_path / "numbers", **how, components=4, features=list("abcd"))
+    assert len(codec.decode(result["weights"])["explained_variance"]) == 4

@@ -13,7 +13,7 @@ from v6_federated.privacy.secagg import notation
 
 DESCRIBE = {"organization_id", "round", "label", "features", "kinds", "classes", "levels"}
 DESCRIBE |= {"mode", "entry", "block", "score_bands", "hospital_totals"}
-CONFIRM = {"organization_id", "round", "tags", "colluders"}
+CONFIRM = {"organization_id", "round", "tags", "colluders", "hospitals_a_person"}
 MASKED = {"organization_id", "round", "T", "y32", "y64"}
 CHI = 420.0  # of 255 degrees of freedom: 1 of a billion uniform samples is above it
 JOBS = {

@@ -131,8 +131,10 @@ class Aggregation:
         confirmed = self._confirmed(job, masks, hellos, rosters, len(job.participants))
         masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
         # all say the same, unless one is dishonest: the study's digest is in the entry of each
-        said = [a.values.get("colluders") or 0 for a in confirmed]
-        masks.colluders = max(int(statistics.median_low(said or [0])), 0)
+        colluders = [a.values.get("colluders") or 0 for a in confirmed]
+        masks.colluders = max(int(statistics.median_low(colluders or [0])), 0)
+        of_a_person = [a.values.get("hospitals_a_person") or 1 for a in confirmed]
+        masks.hospitals_a_person = max(int(statistics.median_low(of_a_person or [1])), 1)
         return job, masks
 
     def _confirmed(
@@ -144,7 +146,9 @@ class Aggregation:
         quorum_of: int,
     ) -> list[Answer]:
         """Have the nodes of whole blocks confirm their keys; blocks in which one does not are left out for now."""
-        expected = Expected(parts=frozenset({"tags"}), values=frozenset({"colluders"}), without_rows=True)
+        expected = Expected(
+            parts=frozenset({"tags"}), values=frozenset({"colluders", "hospitals_a_person"}), without_rows=True
+        )
         groups = [
             Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
             for first, roster in rosters.items()
@@ -257,5 +261,7 @@ class Aggregation:
                 found["auc"] = NO_AUC
         if self._plan is None:
             return found
+        of_a_person = 1 if masks is None else masks.hospitals_a_person
         shared = masks is not None and masks.mode == "pinned" and self.shared
-        return {**found, **privacy.described(self._plan, self._common, shared)}
+        shared &= of_a_person == 1 or self._plan.rate == 1
+        return {**found, **privacy.described(self._plan, self._common, shared, of_a_person)}

@@ -53,6 +53,7 @@ class Masks:
             noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
         bands: in how many bands the nodes count scores; None if their numbers differ, and no AUC is computed.
         colluders: hospitals of a block that its study assumes to work with the server; the others share the noise.
+        hospitals_a_person: at how many hospitals the study lets a person have rows; noise grows with it.
         hospital_totals: whether sums may tell totals of single hospitals, by the word of the study; empty without one.
         absent: first members of blocks that were not whole when the job began. They are among the lost ones, and may
             take part later, see ``joined``.
@@ -68,6 +69,7 @@ class Masks:
     lost: dict[int, str] = field(default_factory=dict)
     noise: float = 0.0
     colluders: int = 0
+    hospitals_a_person: int = 1
     bands: int | None = None
     hospital_totals: str = ""
     absent: list[int] = field(default_factory=list)
@@ -358,7 +360,8 @@ class Masks:
         """
         if self.mode != "pinned":
             return float(nodes)
-        return nodes / max(nodes - self.colluders, 1)  # each adds its share, as if the colluders added none
+        of_a_person = self.hospitals_a_person**2  # what they change in one sum adds up
+        return of_a_person * nodes / max(nodes - self.colluders, 1)  # shares, as if the colluders added none
 
     def _bound(self, function: str, block: Sequence[int], sums: Sums, found: Mapping[str, Array]) -> None:
         """Choose the units of the next sum from this one."""
@@ -385,6 +388,7 @@ class Masks:
             "lost": [*self.lost.items()],
             "noise": self.noise,
             "colluders": self.colluders,
+            "hospitals_a_person": self.hospitals_a_person,
             "bands": self.bands,
             "hospital_totals": self.hospital_totals,
             "absent": self.absent,
@@ -411,6 +415,7 @@ class Masks:
             dict(kept["lost"]),
             kept["noise"],
             kept["colluders"],
+            kept["hospitals_a_person"],
             kept["bands"],
             kept["hospital_totals"],
             kept["absent"],

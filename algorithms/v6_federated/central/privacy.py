@@ -153,13 +153,15 @@ def earlier(checked: Any) -> list[Plan]:
     return [Plan.from_json(plan) for plan in (*said.get("earlier_plans", []), said["plan"])]
 
 
-def described(plan: Plan, checked: Any, shared: bool) -> dict[str, Any]:
+def described(plan: Plan, checked: Any, shared: bool, hospitals_a_person: int = 1) -> dict[str, Any]:
     """Say what a job costs, for its result.
 
     Args:
         plan: what the job asked of a node in all.
         checked: the job's settings.
         shared: whether the nodes of a block shared the noise of the gradients.
+        hospitals_a_person: at how many hospitals a person may have rows; what the job costs one who has more is not
+            said.
 
     Returns:
         JSON.
@@ -173,6 +175,7 @@ def described(plan: Plan, checked: Any, shared: bool) -> dict[str, Any]:
         **({"earlier_plans": [other.to_json() for other in before]} if before else alone),
         "delta": delta,
         "adjacency": "zero-out: one row's contribution is left out, and the number of rows is public",
+        "hospitals_a_person": hospitals_a_person,
         "accountant": f"RDP, dp-accounting {version('dp-accounting')}",
         "noised": " and ".join(words for count, words in NOISED.items() if getattr(plan, count)),
         "noise_shared_in_a_block": shared,

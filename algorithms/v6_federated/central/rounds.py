@@ -213,12 +213,12 @@ class RoundTasks:
     def _once_more(
         self,
         calls: Sequence[Call],
-        answers: Sequence[Answer],
+        answers: list[Answer],
         unasked: AbstractSet[int],
         failed: dict[int, Unusable],
         counted: AbstractSet[int],
         needed: int,
-    ) -> tuple[Sequence[Answer], dict[int, Unusable]]:
+    ) -> tuple[list[Answer], dict[int, Unusable]]:
         """If too few blocks are whole, send the same requests to the others again: nodes repeat what they have said."""
         assert self.masks is not None
         blocks = [

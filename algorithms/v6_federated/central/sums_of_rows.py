@@ -52,7 +52,7 @@ class SumsOfRows:
         """
         self.ask, self.levels, self.bounds, self.mode = ask, levels, bounds or {}, mode
         self._squares: Array | None = None  # of all columns about their means, over all rows
-        self._of_blocks: dict[int, tuple[Array, Array]] = {}  # sums, and squares about the mean, by first organization
+        self._of_blocks: dict[int, tuple[int, Array, Array]] = {}  # rows, sums, squares about means, by first member
         self._multiplied = 0  # columns of blocks whose products were asked for
 
     def __call__(
@@ -133,7 +133,7 @@ class SumsOfRows:
             if name != "present":
                 found.append(_with(a, {**codec.two_parts("mean", arrays["mean"]), "squares": arrays["squares"]}))
                 if name == "moments":
-                    self._of_blocks[a.organization_id] = n * arrays["mean"], arrays["squares"]
+                    self._of_blocks[a.organization_id] = a.n, n * arrays["mean"], arrays["squares"]
             else:
                 found.append(_with(a, {**arrays, "count": n}))
         if name == "moments":
@@ -192,7 +192,7 @@ class SumsOfRows:
         if levels is None:
             return [_with(a, {name: _sum(a, name, e)}) for a in ask(e)]
         if name == "product":
-            if 2 * self._multiplied > d:
+            if 2 * self._multiplied > d and any(self._several(a, *levels) for a in self._of_blocks):
                 raise SafeError(
                     "so many products with columns of levels would tell how many rows have two of them, also of single "
                     "patients; use solver=exact, from whose result small numbers are left out, or fewer components"
@@ -203,12 +203,19 @@ class SumsOfRows:
         return [_with(a, {name: self._without_small(_sum(a, name, e), a, mean, scale, levels, least)}) for a in answers]
 
     def _levels_of(self, job: Job, d: int) -> tuple[Array, Array, list[str]] | None:
-        """What each column is made of, see ``small_cells.groups_of``; None if the columns have no names."""
-        names = job.data.features
-        if names is None:
-            return None
-        found = small_cells.groups_of(job.data.preprocess, names, job.data.categories or ())
+        """What each column is made of, see ``small_cells.groups_of``; None if it cannot be said."""
+        steps, names = job.data.preprocess, job.data.features
+        if names is None:  # arrays
+            widths = [step["fitted"]["shapes"]["mean"][0] for step in steps if step["step"] == "pca"]
+            names = [str(i) for i in range(next(iter(widths), d))]
+        found = small_cells.groups_of(steps, names, job.data.categories or ())
         return found if len(found[0]) == d else None
+
+    def _several(self, block: int, a: Array, s: Array, own: Sequence[str]) -> bool:
+        """Whether a block has two columns of levels, or of 0 and 1, of which a table could be made."""
+        n, sums, squares = self._of_blocks[block]
+        _, found = small_cells.zeros_and_ones(n, sums, squares, a, s)
+        return len({name for name, is_binary in zip(own, found, strict=True) if is_binary}) > 1
 
     def _without_small(
         self,
@@ -222,8 +229,8 @@ class SumsOfRows:
         """A block's A with no small cell in a table of two columns of levels."""
         if answer.organization_id not in self._of_blocks:
             raise SafeError("covariance is asked for before the moments of the columns; ask for moments first")
-        sums, squares = self._of_blocks[answer.organization_id]
-        d, n = len(mean), answer.n
+        n, sums, squares = self._of_blocks[answer.organization_id]
+        d = len(mean)
         at = np.triu_indices(d)
         A = np.zeros((d, d))
         A[at] = triangle

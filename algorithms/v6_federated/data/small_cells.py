@@ -47,6 +47,25 @@ def groups_of(
     return E[:, 0], s, own
 
 
+def zeros_and_ones(n: int, sums: Array, squares: Array, a: Array, s: Array) -> tuple[Array, Array]:
+    """Find columns that are made of one of 0 and 1: its variance is p (1 - p).
+
+    Args:
+        n: number of rows.
+        sums: of each column (d,).
+        squares: of each column about its mean (d,).
+        a: column i is a_i + s_i x_i (d,).
+        s: see ``a``; 0 for a column that is not made of one other (d,).
+
+    Returns:
+        How many rows have x_i = 1 (d,), and which columns are such (d,).
+    """
+    x = (sums - n * a) / np.where(s == 0, 1.0, s)
+    p = x / n
+    fits = np.abs(squares - n * s**2 * p * (1 - p)) <= SAME * (squares + s**2)
+    return np.rint(x), (s != 0) & fits & (squares > 0)
+
+
 def changed(
     products: Array, n: int, sums: Array, squares: Array, a: Array, s: Array, own: Sequence[str], least: int
 ) -> Array:
@@ -66,30 +85,39 @@ def changed(
         The change (d, d), symmetric; 0 but for products of two columns of 0 and 1.
     """
     found = np.zeros_like(products)
-    x = (sums - n * a) / np.where(s == 0, 1.0, s)
-    p = x / n
-    binary = (s != 0) & (np.abs(squares - n * s**2 * p * (1 - p)) <= SAME * (squares + s**2)) & (squares > 0)
-    tables: dict[str, list[int]] = {}
-    for i in np.flatnonzero(binary):
-        tables.setdefault(own[i], []).append(int(i))
-    several = [*tables.values()]
-    x = np.rint(x)
-    for k, one in enumerate(several):
-        for other in several[k + 1 :]:
-            at = np.ix_(one, other)
-            upper = np.where(np.less.outer(one, other), products[at], products.T[at])
-            cells = (
-                upper - np.outer(sums[one], a[other]) - np.outer(a[one], sums[other]) + n * np.outer(a[one], a[other])
-            )
-            counts = np.rint(cells / np.outer(s[one], s[other]))
-            table = np.zeros((len(one) + 1, len(other) + 1))
-            table[:-1, :-1] = counts
-            table[:-1, -1] = x[one] - counts.sum(axis=1)
-            table[-1, :-1] = x[other] - counts.sum(axis=0)
-            table[-1, -1] = n - table.sum()
-            change = (without_small(table, least)[:-1, :-1] - counts) * np.outer(s[one], s[other])
-            found[at] = change
-            found[np.ix_(other, one)] = change.T
+    x, binary = zeros_and_ones(n, sums, squares, a, s)
+    at = np.flatnonzero(binary)
+    names = [*dict.fromkeys(own[i] for i in at)]
+    of_group = np.array([[own[i] == name for name in names] for i in at], np.float64).reshape(len(at), len(names))
+    aa, ss, total, x = a[at], s[at], sums[at], x[at]
+    upper = np.triu(products)[np.ix_(at, at)]
+    upper = upper + np.triu(upper, 1).T
+    cells = upper - np.outer(total, aa) - np.outer(aa, total) + n * np.outer(aa, aa)
+    counts = np.rint(cells / np.outer(ss, ss))
+    for k, m in zip(*np.nonzero(np.triu(_with_small(counts, x, n, of_group, least), 1)), strict=True):
+        one, other = np.flatnonzero(of_group[:, k]), np.flatnonzero(of_group[:, m])
+        true = counts[np.ix_(one, other)]
+        table = np.zeros((len(one) + 1, len(other) + 1))
+        table[:-1, :-1] = true
+        table[:-1, -1] = x[one] - true.sum(axis=1)
+        table[-1, :-1] = x[other] - true.sum(axis=0)
+        table[-1, -1] = n - table.sum()
+        change = (without_small(table, least)[:-1, :-1] - true) * np.outer(ss[one], ss[other])
+        found[np.ix_(at[one], at[other])] = change
+        found[np.ix_(at[other], at[one])] = change.T
+    return found
+
+
+def _with_small(counts: Array, x: Array, n: int, of_group: Array, least: int) -> Array:
+    """Which pairs of groups have a table with a small cell (g, g): of two levels, of one and none, or of no level."""
+
+    def small(cells: Array) -> Array:
+        return np.where((cells > 0.5) & (cells < least), 1.0, 0.0)
+
+    rest = of_group.T @ small(x[:, None] - counts @ of_group)
+    margins = of_group.T @ x
+    none = n - margins[:, None] - margins + of_group.T @ counts @ of_group
+    found: Array = (of_group.T @ small(counts) @ of_group + rest + rest.T + small(none)) > 0
     return found
 
 

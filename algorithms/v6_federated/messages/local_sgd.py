@@ -79,7 +79,8 @@ class LocalSGD(PlainSGD):
 
 
 ONE_STEP = (
-    "use fedavg with one step a round on all rows (FedSGD): epochs=1, without local_steps, batch_size and optimizer"
+    "use fedavg with one step a round on all rows (FedSGD): epochs=1, without local_steps, batch_size and optimizer, "
+    "and a linear model"
 )
 RISK_SETS = "for times, use cox with strata=none, on a grid of times that all hospitals share"
 
@@ -96,11 +97,10 @@ def of_gradients(asked: Any) -> Literal["row", "hospital"]:
         asked: what the task asks for.
 
     Returns:
-        "row"; "hospital" if rows of a node are compared with each other, as times are, if a model draws random numbers,
-        and if nodes add noise of their own.
+        "row"; "hospital" if rows of a node are compared with each other, as times are, if nodes add noise of their own,
+        and if each of them rounds the sum of its rows, as networks do: at a size that the weights decide.
     """
-    alone = asked.job.loss == "cox" or asked.noisy or asked.random
-    return "hospital" if alone else "row"
+    return "hospital" if asked.job.loss == "cox" or asked.noisy or not asked.summing else "row"
 
 
 def of_steps(asked: Any) -> Literal["row", "hospital"]:

@@ -162,7 +162,12 @@ def shapes(calibrated: bool, levels: int, classes: int) -> dict[str, tuple[int, 
 
 
 def summands(
-    calibrated: bool, levels: int, classes: int, counts_of: Additive = "hospital", hospitals: bool = True
+    calibrated: bool,
+    levels: int,
+    classes: int,
+    counts_of: Additive = "hospital",
+    hospitals: bool = True,
+    scores_of: Additive = "row",
 ) -> Declared:
     """Declare what ``shapes`` names as sums.
 
@@ -173,12 +178,13 @@ def summands(
         counts_of: what counts are additive in, which nodes round themselves outside a study, and what follows from
             them.
         hospitals: whether the hospitals with rows of a level are counted.
+        scores_of: what sums of squared errors are additive in.
 
     Returns:
         The declaration; with subgroups also ``contributes``, whether a node has rows of each level.
     """
     of = shapes(calibrated, levels, classes)
-    sums: dict[str, Additive] = {"predicted": counts_of, "brier": "row"}
+    sums: dict[str, Additive] = {"predicted": counts_of, "brier": scores_of}
     declared: dict[str, Sum | Count] = {
         name: Sum(shape, sums[name], PROBABILITIES) if name in sums else Count(shape, counts_of)
         for name, shape in of.items()

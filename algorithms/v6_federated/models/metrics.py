@@ -140,7 +140,13 @@ def problems(classes: int) -> int:
 
 
 def summands(
-    classes: int, bands: int, loss: str, regression: bool, noisy: bool, counts_of: Additive = "hospital"
+    classes: int,
+    bands: int,
+    loss: str,
+    regression: bool,
+    noisy: bool,
+    counts_of: Additive = "hospital",
+    scores_of: Additive = "row",
 ) -> Declared:
     """Declare what an evaluation is a sum of: what ``to_sums`` and ``regression_to_sums`` return.
 
@@ -151,19 +157,20 @@ def summands(
         regression: whether the label is a number.
         noisy: whether nodes add noise, which covers no loss.
         counts_of: what counts are additive in, which nodes round themselves outside a study.
+        scores_of: what losses are additive in.
 
     Returns:
         The declaration. Labels, and so the sums of a regression, have any size.
     """
     if regression:  # a part of the likelihood and pairs of rows are a hospital's own
-        additive: Additive = "hospital" if loss == "cox" else "row"
+        additive: Additive = "hospital" if loss == "cox" else scores_of
         return {"n": Count(), **{name: Sum(additive=additive) for name in SUMMED[loss]}}
     counts: Declared = {
         "n": Count(),
         "confusion": Count(confusion_shape(classes), counts_of),
         "bands": Count((problems(classes), 2, bands), counts_of),
     }
-    return counts if noisy else {**counts, "loss": Sum(unit=LOSSES), "steps": Count(additive=counts_of)}
+    return counts if noisy else {**counts, "loss": Sum((), scores_of, LOSSES), "steps": Count(additive=counts_of)}
 
 
 def to_sums(evaluation: Mapping[str, Any], classes: int, bands: int) -> dict[str, Any]:
@@ -205,6 +212,7 @@ def of_sums(sums: Mapping[str, Any], rounding: Rounding | None = None) -> dict[s
     whole = bands.size and (bands.sum(axis=(1, 2)) == n).all()
     if rounding:
         confusion = rounding.confusion(confusion)
+    if rounding and whole:
         bands = np.array([rounding.counts(problem.ravel()) for problem in bands], np.int64).reshape(bands.shape)
     return {
         "n": n,

@@ -11,6 +11,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import Job
 from v6_federated.models import Model, metrics
+from v6_federated.models.alone import alone, summing
 from v6_federated.privacy.summands import Additive, Count, Declaration, Item, Layout, each
 
 
@@ -50,9 +51,14 @@ class Asked:
         return models.build(self._spec)
 
     @property
-    def random(self) -> bool:
-        """Whether the model draws random numbers while it trains."""
-        return _draws(json.dumps(self._spec, sort_keys=True))
+    def alone(self) -> bool:
+        """Whether scores and losses of the model follow from each row alone, to the last bit, see ``models.alone``."""
+        return _exact(json.dumps(self._spec, sort_keys=True))[0]
+
+    @property
+    def summing(self) -> bool:
+        """Whether gradients of the model are exact sums over rows, see ``models.alone``."""
+        return _exact(json.dumps(self._spec, sort_keys=True))[1]
 
     @property
     def regression(self) -> bool:
@@ -68,6 +74,16 @@ class Asked:
     def only_in_a_study(self) -> Additive:
         """What sums of counts are additive in that nodes round, join or leave out by their own limits elsewhere."""
         return "row" if self.job.aggregation == "pinned" else "hospital"
+
+    @property
+    def of_scores(self) -> Additive:
+        """What sums of losses of the model are additive in: those of networks are rounded at each node."""
+        return "row" if self.noisy or self.alone else "hospital"
+
+    @property
+    def of_counts(self) -> Additive:
+        """What counts of rows by their scores are additive in: see ``only_in_a_study`` and ``of_scores``."""
+        return self.only_in_a_study if self.of_scores == "row" else "hospital"
 
     @property
     def classes(self) -> int:
@@ -97,9 +113,10 @@ class Asked:
 
 
 @functools.lru_cache(maxsize=16)
-def _draws(spec: str) -> bool:
+def _exact(spec: str) -> tuple[bool, bool]:
     """Every request asks for it, and networks take a while to build."""
-    return models.build(json.loads(spec)).traits.random
+    model = models.build(json.loads(spec))
+    return alone(model) is not None, summing(model) is not None
 
 
 def layout(declaration: Declaration, asked: Asked) -> Layout:
@@ -120,9 +137,8 @@ def layout(declaration: Declaration, asked: Asked) -> Layout:
         items: list[Item] = Count().items("n", asked)
         items += [item for name, summand in each(declared) for item in summand.items(name, asked)]
         if asked.evaluates:
-            of = metrics.summands(
-                asked.classes, asked.bands, asked.job.loss, asked.regression, asked.noisy, asked.only_in_a_study
-            )
+            sizes = asked.classes, asked.bands, asked.job.loss, asked.regression, asked.noisy
+            of = metrics.summands(*sizes, asked.of_counts, asked.of_scores)
             items += [item for name, summand in each(of) for item in summand.items(f"evaluation.{name}", asked)]
     except SafeError:
         raise

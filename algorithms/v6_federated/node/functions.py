@@ -402,11 +402,11 @@ def evaluated(asked: Asked) -> Declared:
     calibrated = (
         data.classes is not None and len(data.classes) == 2 and details.has_probabilities(asked.model, data.classes)
     )
-    counted = len(data.levels), asked.classes, asked.only_in_a_study, asked.job.counts_hospitals
-    return details.summands(calibrated, *counted)
+    sizes = calibrated, len(data.levels), asked.classes
+    return details.summands(*sizes, asked.of_counts, asked.job.counts_hospitals, asked.of_scores)
 
 
-@partial(sums=evaluated, instead=RISK_SETS)
+@partial(sums=evaluated, instead=f"a linear model is evaluated, and {RISK_SETS}")
 def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
     """Evaluate a model: the decorator adds the evaluation to the answer.
 

@@ -269,8 +269,8 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
         roster: the entries of the block.
 
     Returns:
-        ``tags`` by the others' public keys; in a study its number of assumed ``colluders``, by which central knows how
-        much noise the sums of a block have.
+        ``tags`` by the others' public keys; in a study its number of assumed ``colluders``, and of
+        ``hospitals_a_person``, by which central knows how much noise the sums of a block have.
 
     Raises:
         NodePermissionException: the roster is not the node's block, or not the one that it has confirmed before, or
@@ -310,7 +310,7 @@ def _confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, A
         _save(node, session)
     R, S_i = session.digest(job), session.entry.S
     tags = {S: agreement.tag(bytes.fromhex(K), S_i, bytes.fromhex(S), R).hex() for S, K in session.shared.items()}
-    return {"tags": tags, **({"colluders": _colluders(folder)} if session.mode == "pinned" else {})}
+    return {"tags": tags, **(_assumed(folder) if session.mode == "pinned" else {})}
 
 
 # ---- every answer
@@ -363,6 +363,7 @@ def answer(
         raise NodePermissionException(
             f"the job asks for other rows, columns or classes than when it began; start a new job. {NOTHING_COMPUTED}"
         )
+    pinned = None
     if session.mode == "pinned":
         _check_minimum(job)
         _check_holdout(folder, job.data.holdout)
@@ -385,8 +386,9 @@ def answer(
         return _answer(node, sums, T, stored), _rows(node)
     node.key, node.pinned = f"block {sums.block}", session.mode == "pinned"
     node.state.bind(T, (node.known or {}).get(node.key))
-    if node.noising is not None and session.mode == "pinned":
-        node.noising.shares = len(session.roster) - _colluders(folder)
+    if node.noising is not None and pinned is not None:
+        node.noising.shares = len(session.roster) - pinned.colluders
+        node.noising.hospitals_of_a_person = pinned.hospitals_a_person
     words, rows = _part(node, session, sums, compute, T)
     if node.known is not None:
         node.state.settle()
@@ -397,11 +399,11 @@ def answer(
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster
 
 
-def _colluders(folder: HospitalFolder) -> int:
-    """How many hospitals of a block its study assumes to work with the server."""
+def _assumed(folder: HospitalFolder) -> dict[str, int]:
+    """What the study assumes, by which the noise of its sums is chosen."""
     agreed = study.accepted(folder.path)
     assert agreed is not None  # checked before
-    return agreed.colluders
+    return {"colluders": agreed.colluders, "hospitals_a_person": agreed.hospitals_a_person}
 
 
 def _answer(node: Node, sums: Sums, T: bytes, masked: bytes) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Noising:
         shares: how many nodes of a block share the noise of one sum: those that are not assumed to work with the
             server. A node with several rows a person adds all of its noise by itself: the others may have fewer, and
             their shares would then be too small for its persons.
+        hospitals_of_a_person: N, at how many hospitals of the study a person may have rows.
     """
 
     plan: Plan
@@ -60,14 +61,19 @@ class Noising:
     job: str
     rows_of_a_person: int = 1
     shares: int = 1
+    hospitals_of_a_person: int = 1
     rows: Source | None = field(default=None, repr=False)
     _random: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _used: Counter[str] = field(default_factory=Counter, repr=False)
 
     @property
     def variance_for_persons(self) -> int:
-        """How many times the noise's variance grows by rows of one person, if the others' shares stay as they are."""
-        return self.rows_of_a_person**2 * (self.shares if self.rows_of_a_person > 1 else 1)
+        """How many times the noise's variance grows by rows of one person, if the others' shares stay as they are.
+
+        It is rounded up: a node that adds all of its noise multiplies it by N, and the shares are those of N^2.
+        """
+        whole = -(-(self.rows_of_a_person**2) * self.shares // self.hospitals_of_a_person)
+        return whole if self.rows_of_a_person > 1 else 1
 
     @property
     def steps_per_epoch(self) -> int:
@@ -189,6 +195,8 @@ class Noising:
         """
         total = clipped_sum(model, w, X, y, self.plan.clip, units.GRADIENT)
         reach = self.rows_of_a_person * sensitivity(len(total), units.GRADIENT)
+        if self.hospitals_of_a_person > 1 and self.plan.rate < 1:  # each hospital draws its rows by itself
+            shared = False
         return total + self._noise(f"gradient {step}", self.plan.noise * reach, len(total), shared)
 
     def statistic(self, total: Array, reach: float, number: int) -> Array:
@@ -221,8 +229,16 @@ class Noising:
         return np.asarray(np.rint(counts * units.COUNT), np.int64) + noise.reshape(counts.shape)
 
     def _noise(self, purpose: str, sigma: float, size: int, shared: bool) -> Array:
-        share = sigma / np.sqrt(self.shares) if shared and self.rows_of_a_person == 1 else sigma
-        return discrete_gaussian(self._key(purpose), float(share), size)
+        """Noise that hides a person at N hospitals, if sigma hides one at this hospital.
+
+        In one sum with the noise of all, N hospitals add N times as much of a person, and the noise is N times as
+        large. If each adds its own, their noise adds up as well, and sqrt(N) times as much at each is enough: rows at
+        N hospitals, m_1 to m_N, change the sum by m_1 + ... + m_N, which is at most sqrt(N (m_1^2 + ... + m_N^2)).
+        """
+        N = self.hospitals_of_a_person
+        if shared and self.rows_of_a_person == 1:
+            return discrete_gaussian(self._key(purpose), float(N * sigma / np.sqrt(self.shares)), size)
+        return discrete_gaussian(self._key(purpose), float(np.sqrt(N) * sigma), size)
 
     def _key(self, purpose: str) -> bytes:
         folder = self.request.folder

@@ -29,6 +29,7 @@ MEANING = {  # what answers under masks are called, as in the protocol's descrip
     "block": "public keys of the hospitals of this node's block, as in its study; nothing of a row",
     "tags": "by which the other hospitals see that all have the same list of keys; nothing of a row",
     "colluders": "how many hospitals the study assumes to work with the server; nothing of a row",
+    "hospitals_a_person": "at how many hospitals the study lets a person have rows; nothing of a row",
     "T": "what all requests of this round were, as a digest, so that only answers to the same ones are added up",
     "y32": "under a mask, 32 bits each: random by themselves, they tell only the sum over all hospitals of the block",
     "y64": "the same, 64 bits each",

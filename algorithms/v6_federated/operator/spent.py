@@ -12,6 +12,7 @@ from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.privacy.dp.ledger import MOST_DELTA, MOST_EPSILON, NAME, Ledger, Reserved, Spent
 from v6_federated.privacy.limits import PREFIX
+from v6_federated.privacy.secagg import study
 
 DELTA = 1e-5  # if neither an option nor the environment has one
 HEAD = 16  # digits of a job's head that are shown
@@ -70,9 +71,27 @@ def _lines(file: Path, spent: Spent, budget: float | None, delta: float | None, 
             f"{max(budget - spent.epsilon, 0):.4g} is left{'' if delta else assumed}"
         )
     yield from (_reservation(it) for it in spent.jobs if it.job.startswith(job or ""))
+    yield _of_a_person(file.parent)
     yield (
         f"head {spent.head}: note it outside this folder. If the head that you noted last is not among those above "
         "any more, an older folder was put back or the ledger was changed, and more is spent than it says"
+    )
+
+
+def _of_a_person(folder: Path) -> str:
+    """Whose loss epsilon is: noise in a study hides persons at as many hospitals as it says."""
+    try:
+        agreed = study.accepted(folder)
+    except NodePermissionException as error:
+        return (
+            f"at how many hospitals a person may be is not known: {str(error).removesuffix(NOTHING_COMPUTED).strip()}"
+        )
+    if agreed is None:
+        return "epsilon is that of a person with rows at this hospital alone, as there is no study"
+    N = agreed.hospitals_a_person
+    return (
+        f"in jobs of the study, epsilon is that of a person with rows at {N} of its hospitals at most "
+        f"(hospitals_a_person), in other jobs at this hospital alone"
     )
 
 

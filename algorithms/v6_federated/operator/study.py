@@ -45,6 +45,9 @@ class NewOptions:
     colluders: Annotated[
         int, Option("hospitals of a block that may work together with the server ({default})", "N")
     ] = 1
+    hospitals_a_person: Annotated[
+        int, Option("at how many hospitals a person may have rows ({default}); noise of a budget grows with it", "N")
+    ] = 1
     schema: Annotated[Path | None, Option("the schema.json that all hospitals share", "FILE")] = None
     hospital_totals: Annotated[
         str | None,
@@ -90,7 +93,13 @@ def new(options: NewOptions) -> Found:
     except FileNotFoundError:
         raise SafeError(f"there is no file {options.schema}; `v6-federated schema new TABLE` drafts one") from None
     study = Study(
-        options.name, options.version, blocks, options.colluders, digest, hospital_totals=options.hospital_totals
+        options.name,
+        options.version,
+        blocks,
+        options.colluders,
+        digest,
+        hospital_totals=options.hospital_totals,
+        hospitals_a_person=options.hospitals_a_person,
     )
     study.check(_minimum())
     if options.file.exists():
@@ -298,7 +307,7 @@ def _title(study: Study) -> str:
     hospitals = sum(map(len, study.blocks))
     return (
         f"study {study.name!r}, version {study.version}: {hospitals} hospitals in {len(study.blocks)} block(s), "
-        f"{study.colluders} assumed colluder(s)"
+        f"{study.colluders} assumed colluder(s), a person at {study.hospitals_a_person} hospital(s) at most"
     )
 
 
@@ -321,6 +330,7 @@ def _numbers(study: Study) -> dict[str, Any]:
         "version": study.version,
         "blocks": blocks,
         "hospital_totals": study.hospital_totals,
+        "hospitals_a_person": study.hospitals_a_person,
     }
 
 

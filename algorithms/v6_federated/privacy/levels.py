@@ -32,19 +32,18 @@ def countable(said: Array, classes: Array, few: Callable[[Array], Any]) -> set[s
     return {name for name, without in zip(names, out, strict=True) if not without}
 
 
-def left_out(rows: Array, others: Array, few: Callable[[Array], Any], out: Array | None = None) -> Array:
+def left_out(rows: Array, others: Array, few: Callable[[Array], Any]) -> Array:
     """Choose the levels that are not counted, by the rule of ``countable``.
 
     Args:
         rows: rows of each level by class (k, c).
         others: rows without a level by class (c,).
         few: says whether (..., c) rows by class are too few, although there are some.
-        out: levels that are not counted in any case (k,); None: none.
 
     Returns:
         Whether each level is left out (k,).
     """
-    out = few(rows) if out is None else few(rows) | out
+    out: Array = np.asarray(few(rows))
     left = others + rows[out].sum(axis=0)
     for i in np.argsort(rows.sum(axis=1), kind="stable"):
         if not few(left):
@@ -52,4 +51,4 @@ def left_out(rows: Array, others: Array, few: Callable[[Array], Any], out: Array
         if not out[i]:
             out[i] = True
             left = left + rows[i]
-    return np.asarray(out)
+    return out

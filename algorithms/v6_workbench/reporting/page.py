@@ -403,6 +403,7 @@ def _privacy(result: Result) -> Iterator[str | Table | Figure]:
         rows["AUC"] = said["auc"]
     if noisy(result):
         rows |= {name: said[name] for name in ("epsilon", "delta", "adjacency", "accountant", "noised")}
+        rows["hospitals at which a person may be"] = str(said.get("hospitals_a_person", 1))
         rows["noise shared in a block"] = "yes" if said["noise_shared_in_a_block"] else "no"
     s = summary(result)
     rows |= {

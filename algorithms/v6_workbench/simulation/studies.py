@@ -33,12 +33,14 @@ class StudyPlan:
         names: the hospitals' names by organization id, for ``MockNetwork``; None: all organizations, as ``node-ID``.
             Organizations without a name, such as one that holds a test set, are in no block.
         hospital_totals: "told" or "hidden", see ``secagg.study.TOTALS``: here one developer has the rows of all.
+        hospitals_a_person: at how many hospitals a person may have rows.
     """
 
     size: int | None = None
     schema: Schema | None = None
     names: Mapping[int, str] | None = None
     hospital_totals: str = "told"
+    hospitals_a_person: int = 1
 
 
 def make(folders: Mapping[str, Path], plan: StudyPlan | None = None, minimum: int = 1) -> Study:
@@ -67,6 +69,7 @@ def make(folders: Mapping[str, Path], plan: StudyPlan | None = None, minimum: in
         colluders=assumed_colluders(folders),
         schema=None if plan.schema is None else plan.schema.shared_digest,
         hospital_totals=plan.hospital_totals,
+        hospitals_a_person=plan.hospitals_a_person,
     )
     there = [_there(folder) for folder in folders.values()]
     if (newest := max((old.version for old in there if old is not None), default=0)) > 0:

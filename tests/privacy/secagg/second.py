@@ -74,12 +74,12 @@ def written(key):
 
 
 def study_digest(study):
-    """Of {"name", "version", "colluders", "schema", "hospital_totals", "blocks": [[[name, key], ...], ...]}."""
+    """Of name, version, colluders, hospitals_a_person, schema, hospital_totals, "blocks": [[[name, key], ...], ...]."""
     blocks = sorted(sorted(block, key=lambda h: h[1]) for block in study["blocks"])
     blocks.sort(key=lambda block: block[0][1])
     digests = [H("block", *[part for hospital in block for part in hospital]) for block in blocks]
-    said = [study["schema"] or "", study["hospital_totals"]]
-    return H("study", study["name"], study["version"], study["colluders"], *said, *digests)
+    said = [study["colluders"], study["hospitals_a_person"], study["schema"] or "", study["hospital_totals"]]
+    return H("study", study["name"], study["version"], *said, *digests)
 
 
 def roster(study, job, entries):
@@ -433,7 +433,8 @@ class Node:
             if peer != own and peer not in known["K"]:
                 known["K"][peer] = pair(self.s, known["e"], peer, E, study, job["key"])
         tags = {peer.hex(): tag(K, own, peer, known["R"]).hex() for peer, K in known["K"].items()}
-        return {"tags": tags} | ({} if self.study is None else {"colluders": self.study["colluders"]})
+        assumed = ("colluders", "hospitals_a_person")
+        return {"tags": tags} | ({} if self.study is None else {name: self.study[name] for name in assumed})
 
     def answer(self, message, items, given, n, kept):
         """Of items of its own code, what the function has computed (None: it failed), its rows, T' of what it had."""
@@ -650,7 +651,7 @@ def vectors():
         hospitals.append({"name": f"Hospital {i}", "s": s, "S": public(s), "e": e, "E": public(e), "D": seed("D", i)})
     job, version = "vectors", "1.0.0"
     study = {"name": "Vectors", "version": 1, "colluders": 0, "schema": hashlib.sha256(b"").hexdigest()}
-    study["hospital_totals"] = "hidden"
+    study |= {"hospitals_a_person": 2, "hospital_totals": "hidden"}
     members = [hospitals[:3], hospitals[3:]]
     digest = study_digest(study | {"blocks": [[(h["name"], h["S"]) for h in block] for block in members]})
     blocks = [_block(block, digest, job, version) for block in members]

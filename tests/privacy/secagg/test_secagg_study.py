@@ -18,6 +18,9 @@ def study(study_of):
     return study_of([0, 1, 2, 3], [4, 5, 6, 7])
 
 
+NAMED = ("name", "version", "colluders", "hospitals_a_person", "schema", "hospital_totals")
+
+
 def change(study, **kwargs):
     return dataclasses.replace(study, **kwargs)
 
@@ -34,7 +37,7 @@ def test_vectors(vectors):
     given = vectors["study"]
     hospitals = [Hospital(h["name"], bytes.fromhex(h["S"])) for h in vectors["hospitals"]]
     blocks = tuple(tuple(hospitals[i] for i in block) for block in given["blocks"])
-    said = {name: given[name] for name in ("name", "version", "colluders", "schema", "hospital_totals")}
+    said = {name: given[name] for name in NAMED}
     study = Study(blocks=blocks, **said)
     study.check(3)
     assert study.digest.hex() == given["digest"]
@@ -53,6 +56,7 @@ def test_the_order_in_the_file_does_not_matter_and_everything_else_does(study):
         change(study, colluders=0),
         change(study, schema="0" * 64),
         change(study, hospital_totals="hidden"),
+        change(study, hospitals_a_person=2),
         change(study, blocks=(first + second_,)),
         change(study, blocks=(first[1:], (*second_, first[0]))),
         change(study, blocks=((Hospital("H9", first[0].key), *first[1:]), second_)),
@@ -72,13 +76,17 @@ def test_the_block_of_a_hospital_is_sorted_by_key(study):
     ("edit", "error"),
     [
         (lambda s: "{", "not JSON"),
-        (lambda s: "[]", "must have blocks, colluders, hospital_totals, name, protocol, schema, version"),
+        (
+            lambda s: "[]",
+            "must have blocks, colluders, hospital_totals, hospitals_a_person, name, protocol, schema, version",
+        ),
         (lambda s: s | {"more": 1}, "nothing else"),
         (lambda s: s | {"protocol": "v6-federated/secagg/2"}, "protocol must be v6-federated/secagg/1"),
         (lambda s: s | {"blocks": [1]}, "list of lists"),
         (lambda s: s | {"version": True}, "whole numbers"),
         (lambda s: s | {"version": 1.0}, "whole numbers"),
         (lambda s: s | {"schema": 1}, "schema a text or null"),
+        (lambda s: s | {"hospitals_a_person": True}, "hospitals_a_person must be whole numbers"),
         (lambda s: s | {"hospital_totals": 1}, "hospital_totals must be told or hidden"),
         (lambda s: s | {"more": s.pop("hospital_totals")}, "does not say hospital_totals, which operators now choose"),
         (lambda s: s | {"blocks": [[{"name": "a"}]]}, "name and key, and nothing else"),
@@ -111,6 +119,8 @@ def test_check(study):
         (change(study, blocks=((Hospital("", a.key), *rest), other)), "a name in the study is empty"),
         (change(study, blocks=((Hospital("H0", bytes(32)), *rest), other)), "small order"),
         (change(study, schema="abc"), "64 hexadecimal digits"),
+        (change(study, hospitals_a_person=0), "hospitals_a_person is 0; a person may be at 1 to 8 hospitals"),
+        (change(study, hospitals_a_person=9), "hospitals_a_person is 9; a person may be at 1 to 8 hospitals"),
         (change(study, hospital_totals="Told"), "hospital_totals is 'Told'; it must be told or hidden"),
     ]:
         with pytest.raises(SafeError, match=error):

@@ -32,7 +32,7 @@ MOST_LETTERS = 100  # of a name
 MOST_BYTES = 2**22  # of a study, whose hospitals have some 150 bytes each
 CODE_BYTES = 30  # of the digest: 240 bits, 48 letters; two studies with one code would cost 2^120 tries
 GROUP = 4
-FIELDS = {"protocol", "name", "version", "blocks", "colluders", "schema", "hospital_totals"}
+FIELDS = {"protocol", "name", "version", "blocks", "colluders", "hospitals_a_person", "schema", "hospital_totals"}
 # what sums that are no sums over rows may do: tell numbers of single hospitals, or never be answered
 TOLD, HIDDEN = "told", "hidden"
 TOTALS = {
@@ -40,7 +40,7 @@ TOTALS = {
     "totals, such as its numbers of rows and of events",
     HIDDEN: "only sums over rows are answered, which tell nothing of how rows are dealt over hospitals",
 }
-UNSAID = ""  # in versions that were accepted before there was a choice
+UNSAID = {"hospital_totals": "", "hospitals_a_person": 1}  # in versions that were accepted before there was a choice
 SCHEMA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -66,6 +66,7 @@ class Study:
         version: its number; each version that a node accepts has a higher one.
         blocks: the hospitals in disjoint blocks; central learns the sum over a block, or nothing.
         colluders: how many hospitals of a block may work together with the server.
+        hospitals_a_person: at how many hospitals a person may have rows. Noise hides a person at so many.
         schema: SHA-256 of the shared schema.json, in hexadecimal; None if there is none.
         hospital_totals: a word of ``TOTALS``: whether sums may tell totals of single hospitals.
     """
@@ -76,6 +77,7 @@ class Study:
     colluders: int = 1
     schema: str | None = None
     hospital_totals: str = field(kw_only=True)
+    hospitals_a_person: int = field(default=1, kw_only=True)
 
     @classmethod
     def parse(cls, text: str) -> "Study":
@@ -96,7 +98,7 @@ class Study:
             raise
         except ValueError:
             raise _malformed("it is not JSON") from None
-        if isinstance(found, dict) and FIELDS - set(found) == {"hospital_totals"}:
+        if isinstance(found, dict) and {"hospital_totals"} <= FIELDS - set(found) <= {*UNSAID}:
             raise SafeError(_unsaid(found))
         if not isinstance(found, dict) or set(found) != FIELDS:
             raise _malformed(f"it must have {', '.join(sorted(FIELDS))}, and nothing else")
@@ -104,8 +106,8 @@ class Study:
             raise _malformed(f"its protocol must be {PROTOCOL}; use the version of this package that wrote it")
         if not isinstance(found["blocks"], list) or not all(isinstance(block, list) for block in found["blocks"]):
             raise _malformed("blocks must be a list of lists of hospitals")
-        if type(found["version"]) is not int or type(found["colluders"]) is not int:
-            raise _malformed("version and colluders must be whole numbers")
+        if any(type(found[name]) is not int for name in ("version", "colluders", "hospitals_a_person")):
+            raise _malformed("version, colluders and hospitals_a_person must be whole numbers")
         if not isinstance(found["name"], str) or not isinstance(found["schema"], str | None):
             raise _malformed("name must be a text, and schema a text or null")
         if not isinstance(found["hospital_totals"], str):
@@ -115,6 +117,7 @@ class Study:
             version=found["version"],
             blocks=tuple(tuple(map(_hospital, block)) for block in found["blocks"]),
             colluders=found["colluders"],
+            hospitals_a_person=found["hospitals_a_person"],
             schema=found["schema"],
             hospital_totals=found["hospital_totals"],
         )
@@ -131,6 +134,7 @@ class Study:
             "name": self.name,
             "version": self.version,
             "colluders": self.colluders,
+            "hospitals_a_person": self.hospitals_a_person,
             "schema": self.schema,
             "hospital_totals": self.hospital_totals,
             "blocks": blocks,
@@ -139,7 +143,7 @@ class Study:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """H("study", name, version, colluders, schema or "", hospital_totals, the digest of each block).
+        """H("study", name, version, colluders, hospitals_a_person, schema or "", hospital_totals, blocks' digests).
 
         The digest of a block is H("block", name and key of each hospital).
 
@@ -147,8 +151,8 @@ class Study:
         """
         blocks = sorted((self._sorted(block) for block in self.blocks), key=lambda block: [h.key for h in block])
         digests = [H("block", *(part for h in block for part in (h.name, h.key))) for block in blocks]
-        said = self.schema or "", self.hospital_totals
-        return H("study", self.name, self.version, self.colluders, *said, *digests)
+        said = self.colluders, self.hospitals_a_person, self.schema or "", self.hospital_totals
+        return H("study", self.name, self.version, *said, *digests)
 
     @property
     def code(self) -> str:
@@ -191,6 +195,10 @@ class Study:
             raise SafeError(f"the study's version is {self.version}; versions are whole numbers from 1")
         if not 0 <= self.colluders < MOST_HOSPITALS:
             raise SafeError(f"colluders is {self.colluders}; it must be 0 to {MOST_HOSPITALS - 1}")
+        if not 1 <= self.hospitals_a_person <= max(len(hospitals), 1):
+            raise SafeError(
+                f"hospitals_a_person is {self.hospitals_a_person}; a person may be at 1 to {len(hospitals)} hospitals"
+            )
         if not self.blocks:
             raise SafeError("the study has no block; put each hospital into one")
         for name in (self.name, *(hospital.name for hospital in hospitals)):
@@ -395,7 +403,7 @@ def _history(folder: Path) -> list[Study]:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             found = json_text.parse(line)
-            history.append(Study.parse(json.dumps({"hospital_totals": UNSAID, **found["study"]})))
+            history.append(Study.parse(json.dumps({**UNSAID, **found["study"]})))
         except (ValueError, KeyError, TypeError):
             raise SafeError(
                 f"line {number} of {LOG} is damaged, so this study cannot be compared with those accepted before; "
