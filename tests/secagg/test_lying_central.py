@@ -608,10 +608,11 @@ def test_nothing_but_what_a_function_declares_is_added_up(change, tmp_path):
 
 
 def test_the_held_out_share_is_one_for_all_jobs_of_a_study(tmp_path):
-    """Two jobs that hold out other rows could be subtracted."""
-    for key, holdout, fine in (("0" * 32, 0.2, True), ("1" * 32, 0.2, True), ("2" * 32, 0.3, False)):
+    """Two jobs that hold out other rows could be subtracted: 0.2 and 0.1999999 differ by ten of 175 rows."""
+    jobs = ((0.2, True), (0.2, True), (0.3, False), (0.1999999, False), (np.nextafter(0.2, 1), False))
+    for i, (holdout, fine) in enumerate(jobs):
         with central("pinned", tmp_path) as lying:
-            lying.job |= {"key": key, "data": {**lying.job["data"], "holdout": holdout}}
+            lying.job |= {"key": f"{i:032x}", "data": {**lying.job["data"], "holdout": holdout}}
             lying.agree()
             said = lying.update(1)
             assert isinstance(said, dict) == fine

@@ -465,10 +465,14 @@ def _check_minimum(job: Job) -> None:
 
 
 def _check_holdout(folder: HospitalFolder, holdout: float) -> None:
-    """Refuse another share of held-out rows than in the first job: the difference would be rows of one hospital."""
+    """Refuse another share of held-out rows than in the first job: the difference would be rows of one hospital.
+
+    The last digit of a share decides how many rows are held out where the share of them lies halfway between two.
+    """
     if not holdout:
         return
-    if (kept := _of_first_job(folder, HOLDOUT, f"{holdout:g}")) != f"{holdout:g}":
+    said = transcript.canonical(holdout).decode()
+    if (kept := _of_first_job(folder, HOLDOUT, said)) != said:
         raise NodePermissionException(
             f"this hospital holds out the share {kept} of its rows in all jobs of its study, so that jobs cannot be "
             f"subtracted; set holdout={kept}. {NOTHING_COMPUTED}"

@@ -340,11 +340,16 @@ def sizes(found):
     return of[32], 2 + of[64] + sum(len(part["checks"]) for part in found)
 
 
+def halvings(N):
+    """The least L for which 2^L >= N."""
+    return (N - 1).bit_length()
+
+
 def weighted(weight, values, given, n, N, K):
     """Float64 throughout."""
     kind, _, divisor = weight.partition("/")
     if kind == "share":
-        return [x * (n / N) for x in values]
+        return [x * n * 2.0 ** -halvings(N) for x in values]
     if kind == "equal":
         x = K * given[divisor][0] if divisor else K
         return [value / x if x else value * 0 for value in values]
@@ -353,7 +358,8 @@ def weighted(weight, values, given, n, N, K):
 
 def exact(weight, numbers, exponent, N):
     """Of whole numbers of 2^exponent, sums over the node's rows: what is rounded once."""
-    return [Fraction(int(number, 16)) * Fraction(2) ** exponent / (N if weight == "share" else 1) for number in numbers]
+    exponent -= halvings(N) if weight == "share" else 0
+    return [Fraction(int(number, 16)) * Fraction(2) ** exponent for number in numbers]
 
 
 def node_words(found, given, n, N, K, secret, T):
@@ -437,7 +443,7 @@ class Node:
         return {"tags": tags} | ({} if self.study is None else {name: self.study[name] for name in assumed})
 
     def answer(self, message, items, given, n, kept):
-        """Of items of its own code, what the function has computed (None: it failed), its rows, T' of what it had."""
+        """Of its own code's items, what the function has computed (None: it failed), its rows, T' of what it loaded."""
         arguments = dict(message["kwargs"])
         job, round_, sums = (arguments.pop(name) for name in ("job", "round", "sums"))
         payload = arguments.pop("arrays", None)
@@ -555,6 +561,9 @@ class Central:
             total = sum(x * f for x, f in zip(result[part["key"]], of_T, strict=True))
             if any(differs(part["exponent"], e, total, value) for e, value in checked):
                 wrapped.append(part["key"])
+        for part in found:
+            if part["weight"] == "share":
+                result[part["key"]] = [x * 2.0 ** halvings(sums["rows"]) / sums["rows"] for x in result[part["key"]]]
         self.tags.pop(first, None)
         if not wrapped:
             self.rows.setdefault(first, result["one n"][0])
