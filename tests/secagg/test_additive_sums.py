@@ -17,6 +17,8 @@ from v6_federated.privacy import sums as summing
 from v6_federated.privacy.exact import EXACTLY, Exact
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.secagg import encoding
+from v6_federated.privacy.summands import Item, Layout
+from v6_federated.privacy.sums import Sums
 from v6_glm.families import FAMILIES, Glm, newton_sums
 from v6_workbench import registry
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
@@ -186,7 +188,7 @@ def exactly(part, value):
     """A value before it is rounded, in units of its part, without the dither."""
     unit = Fraction(2) ** (part.exponent - encoding.FRACTION[part.bits])
     if isinstance(value, Exact):
-        of = Fraction(2) ** value.exponent / (160 if part.weight == "share" else 1)
+        of = Fraction(2) ** (value.exponent - (summing.halvings(160) if part.weight == "share" else 0))
         return [number * of / unit for number in value.numbers]
     return [Fraction(float(number)) / unit for number in np.ravel(value)]
 
@@ -332,3 +334,26 @@ def test_what_was_tried_is_said():
     )
     if functions:  # the tests above have run in this process
         assert TRIED["refused"] < TRIED["examples"] / 4
+
+
+@pytest.mark.parametrize("rows", [663, 1007, 2**40 - 1])
+@pytest.mark.parametrize("kind", ["float32", "exact"])
+def test_the_weight_by_rows_rounds_nothing_whatever_the_rows_of_all_are_said_to_be(rows, kind):
+    """Central chooses N: n_k / N in float64, of changes that are known and large, told the rows of each hospital."""
+    layout = Layout((Item("w", "share", (1,), "mean", "row"),))
+    asked = Sums.of(layout, 1, 1, rows, [(64, 10)])
+    change = np.float32([1.37 * 2.0**43])
+    deals = (103, 143, 187, 230), (100, 146, 190, 227)
+    words = []
+    for deal in deals:
+        found = [{"w": exact.total(change[None].astype(float)).times([n]) if kind == "exact" else change} for n in deal]
+        encoded = [
+            summing.encoded(asked, each, n, 4, bytes(32), bytes(32)) for each, n in zip(found, deal, strict=True)
+        ]
+        words.append({bits: np.sum([each[i] for each in encoded], axis=0) for i, bits in enumerate((32, 64))})
+    assert np.abs((words[0][64] - words[1][64]).view(np.int64)).max() <= 4  # roundings to the unit, which dither hides
+    small = Sums.of(layout, 1, 1, rows, [(64, 50)])
+    added = [summing.encoded(small, {"w": change}, n, 4, bytes(32), bytes(32)) for n in deals[0]]
+    total = {32: np.empty(0, "uint32"), 64: np.sum([each[1] for each in added], axis=0)}
+    mean = summing.decoded(small, total, bytes(32))[2]["share w 2^50"]
+    np.testing.assert_allclose(mean, float(change[0]) * sum(deals[0]) / rows, rtol=1e-12, atol=4 * 2.0 ** (50 - 56))

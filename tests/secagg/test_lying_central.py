@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from forged import central, change_table, k_rows, keep, other_key, roll_back
+from forged import LOCAL, central, change_table, k_rows, keep, other_key, roll_back
 from helpers import four
 from masked_jobs import QUICK, nodes, run
 
@@ -20,6 +20,7 @@ from v6_federated.central.masking import Masks
 from v6_federated.data.frames import ATTRIBUTES, encode
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
+from v6_federated.node.node import Node
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import keys, study
 from v6_federated.privacy.secagg.answered import KEPT, Answered
@@ -520,6 +521,26 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
         assert any("could not compute an earlier part of the job" in said for said in refused)
 
 
+def test_how_far_a_node_came_that_fails_cannot_be_seen(tmp_path, monkeypatch):
+    """Before it loads what it kept, or after: its masks cancel, in this request and in later ones."""
+    one_step, broken = Node.one_step, [2, 3]
+
+    def fails(self, *arguments):
+        if self.organization_id == 3 and self.round in broken:
+            raise ValueError
+        return one_step(self, *arguments)
+
+    monkeypatch.setattr(Node, "one_step", fails)
+    with central("masked", tmp_path) as lying:
+        lying.agree()
+        arrays = codec.encode({"weights": np.zeros(5)})
+        for round_ in range(1, 6):
+            known = {"block 1": round_ - 1} if round_ > 1 else {}
+            settings = {"local": LOCAL, "personal": {}, "known": known, "arrays": arrays}
+            answers = [lying.ask(k, "ditto_update", round_, round_=round_, **settings) for k in lying.network.nodes]
+            assert lying.opened(answers)[:2] == (5, int(round_ > 1))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -589,10 +610,11 @@ def test_nothing_but_what_a_function_declares_is_added_up(change, tmp_path):
 
 
 def test_the_held_out_share_is_one_for_all_jobs_of_a_study(tmp_path):
-    """Two jobs that hold out other rows could be subtracted."""
-    for key, holdout, fine in (("0" * 32, 0.2, True), ("1" * 32, 0.2, True), ("2" * 32, 0.3, False)):
+    """Two jobs that hold out other rows could be subtracted: 0.2 and 0.1999999 differ by ten of 175 rows."""
+    jobs = ((0.2, True), (0.2, True), (0.3, False), (0.1999999, False), (np.nextafter(0.2, 1), False))
+    for i, (holdout, fine) in enumerate(jobs):
         with central("pinned", tmp_path) as lying:
-            lying.job |= {"key": key, "data": {**lying.job["data"], "holdout": holdout}}
+            lying.job |= {"key": f"{i:032x}", "data": {**lying.job["data"], "holdout": holdout}}
             lying.agree()
             said = lying.update(1)
             assert isinstance(said, dict) == fine

@@ -25,7 +25,7 @@ from v6_federated.base.vantage6_api import (
 from v6_federated.messages import codec, in_a_study, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
-from v6_federated.messages.step_length import check_steps, steps_asked
+from v6_federated.messages.step_length import check_steps, on_minibatches, steps_asked
 from v6_federated.models import metrics, questions
 from v6_federated.models.questions import Asked
 from v6_federated.node import local_training, masking
@@ -197,7 +197,7 @@ def partial(
                 if batch_size is not None and told.privacy is None:  # masks would hide why, and no row decides it
                     request.policy.check_batch(batch_size)
             if told.privacy is None:  # otherwise noise covers each step
-                request.policy.check_local_steps(steps_asked(checked))
+                request.policy.check_local_steps(steps_asked(checked), on_minibatches(checked))
             mode = masking.mode_of(told, request)
             if mode == "pinned":
                 _check_in_a_study(checked, function.__name__, own_model)
@@ -210,6 +210,7 @@ def partial(
             if summed is not None:
                 summands = functools.partial(_summands, node, bands, received, compute)
                 binds = {"evaluate": evaluate, "bands": bands, **values}
+                node.known = next(iter(settings.with_role(checked, Role.KEPT)), None)
                 answer, rows = masking.answer(node, request, function.__name__, summed, binds, received, summands)
             else:
                 alone = shared and function.__name__ in ALONE

@@ -93,20 +93,19 @@ class Exact:
         over, under = factor.as_integer_ratio()
         return Exact(tuple(a * over for a in self.numbers), self.exponent - (under.bit_length() - 1))
 
-    def encode(self, term: encoding.Term, dither: Array | None = None, share: int = 1) -> Array:
+    def encode(self, term: encoding.Term, dither: Array | None = None) -> Array:
         """Encode the numbers as ``encoding.encode`` does, rounded once.
 
         Args:
             term: what they are; no count.
             dither: what is added before rounding, in units; None adds nothing.
-            share: what they are divided by.
 
         Returns:
             The words.
         """
         assert term.exponent is not None and term.size == len(self.numbers)
         shift = term.exponent - encoding.FRACTION[term.bits] - self.exponent
-        unit, finer = share << max(shift, 0), max(-shift, 0)
+        unit, finer = 1 << max(shift, 0), max(-shift, 0)
         numbers = np.fromiter(self.numbers, object, len(self.numbers)) << finer
         whole = numbers // unit
         rest = numbers - whole * unit

@@ -319,19 +319,24 @@ class Policy:
                 f"({PREFIX}MINIMUM_BATCH); set a larger batch_size, or weights that differ less"
             )
 
-    def check_local_steps(self, steps: int | None) -> None:
+    def check_local_steps(self, steps: int | None, minibatches: bool = False) -> None:
         """Refuse more local steps than the operator allows, as a mean of several steps is no sum over rows.
 
         Args:
             steps: how many the request asks for; None if their number follows from the node's rows.
+            minibatches: whether they are on minibatches. One such step is no sum over rows either: nodes with fewer
+                rows than a minibatch take it on all of theirs.
 
         Raises:
-            PrivacyThresholdViolation: they are too many, or their number is not known in advance.
+            PrivacyThresholdViolation: they are too many, or their number is not known in advance; or a step is on a
+                minibatch, and the operator allows only one.
         """
         most = self.maximum_local_steps
-        if most is None or (steps is not None and steps <= most):
+        if most is None or (steps is not None and steps <= most and not (minibatches and most == 1)):
             return
-        if steps is None:
+        if steps is not None and steps <= most:
+            said, cure = "local steps on minibatches are", "leave batch_size and local_steps out, and set epochs=1"
+        elif steps is None:
             said = "a batch_size without local_steps may ask for"
             cure = f"set local_steps={most}, or leave batch_size out"
         else:

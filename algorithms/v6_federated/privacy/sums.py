@@ -164,7 +164,7 @@ def encoded(
     def encode(part: Part, term: encoding.Term, value: Array | Exact, key: str) -> Array:
         added = encoding.dither(secret, T, key, term.size) if dithered and term.exponent is not None else None
         if isinstance(value, Exact):
-            return value.encode(term, added, _share(part, sums))
+            return _of_rows(value, part, sums).encode(term, added)
         return encoding.encode(term, value, added)
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
@@ -198,14 +198,27 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
     return y32, y64
 
 
-def _share(part: Part, sums: Sums) -> int:
-    """What the sum over a node's rows, which nothing has rounded, is divided by."""
+def halvings(rows: int | None) -> int:
+    """L, how often a node halves what it adds to a mean by rows: the least with 2^L rows or more.
+
+    A division by the rows of all would be rounded at each hospital's own last place, as n_k / N is, and central chooses
+    N. Powers of two round nothing; central divides the sum.
+
+    Args:
+        rows: N, of the block.
+
+    Returns:
+        L.
+    """
+    assert rows is not None  # checked when the request was read
+    return (rows - 1).bit_length()
+
+
+def _of_rows(value: Exact, part: Part, sums: Sums) -> Exact:
+    """What a sum over a node's rows, which nothing has rounded, adds to a part."""
     if part.exponent is None or part.weight not in ("one", "rows", "share"):
         raise SafeError(f"the function returns {part.name} as an exact sum over rows, and declares another weight")
-    if part.weight != "share":
-        return 1
-    assert sums.rows is not None  # checked when the request was read
-    return sums.rows
+    return Exact(value.numbers, value.exponent - (halvings(sums.rows) if part.weight == "share" else 0))
 
 
 def _checked(value: Array | Exact, T: bytes) -> Array | Exact:
@@ -237,8 +250,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int)
     if weight == "rows":
         return value * n
     if weight == "share":
-        assert sums.rows is not None  # checked when the request was read
-        return value * (n / sums.rows)
+        return value * n * 2.0 ** -halvings(sums.rows)  # of float32 the product is exact
     if weight == "equal" and divisor:
         x = found.get(divisor)
         if type(x) not in (int, float):
@@ -283,6 +295,9 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
         assert part.exponent is not None
         if encoding.has_wrapped(part.exponent, float(flat @ encoding.factors(T, flat.size)), told):
             wrapped.append(part)
+    for part in sums.parts:
+        if part.weight == "share":
+            found[part.key] = found[part.key] * 2.0 ** halvings(sums.rows) / (sums.rows or 1)
     nodes, lost = (int(word) for word in words[64][:HEADER])
     return nodes, lost, found, wrapped
 
