@@ -10,7 +10,9 @@ from forged import Central
 from honest import HONEST
 
 from v6_federated.messages import codec
+from v6_federated.models import outcomes
 from v6_federated.node import masking
+from v6_federated.node import node as node_module
 from v6_federated.node.node import Node
 from v6_federated.privacy import exact
 from v6_federated.privacy import sums as summing
@@ -311,6 +313,42 @@ def test_statistics_of_columns_are_additive_whatever_the_numbers_and_the_center_
             assert not any(differences), part
             tried += len(differences)
     assert tried > 6 * width
+
+
+NETWORK = {"name": "fnn", "features": 4, "classes": 2, "hidden": 3}
+NETWORKS = {
+    "relu": NETWORK,
+    "sigmoid": {**NETWORK, "name": "nn_reddy"},
+    "tiny weights of classes": {**NETWORK, "weights": [2e-38, 3e-38]},
+    "a number": {**NETWORK, "classes": 1, "loss": outcomes.of_moments("squared", 0.5, 0.5).to_json()},
+}
+
+
+def of_networks(model, monkeypatch, folder, hostile=False):
+    """For each request of one step on all rows, the differences of what is additive in rows."""
+    weights = np.random.default_rng(5).normal(size=4 * 3 + 3 + (3 + 1) * model["classes"])
+    large = 2.0 ** (100 if "weights" in model else 40)
+    by_rate = [(weights * by, lr) for by in (1.0, 2.0**-40, 2.0**12, 2.0**40) for lr in (0.1, large)]
+    requests = [({"weights": w}, {"local": {"lr": lr}}) for w, lr in by_rate]
+    job = {"model": model, **({"data": {"classes": None, "regression": True}} if model["classes"] == 1 else {})}
+    for captured, rows in values_of("fedavg", "client_update", requests, job, monkeypatch, folder, hostile):
+        assert {"weights", "train_loss"} <= rows
+        yield [] if captured is None else [abs(d) for _, found in differing(captured, rows) for d in found]
+
+
+@pytest.mark.parametrize("hostile", [False, True], ids=["ordinary", "hostile"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_step_of_a_network_does_not_depend_on_how_rows_are_dealt(name, hostile, tmp_path, monkeypatch):
+    """In float32, a mean of n_k slopes below 1e-38 is 0 at hospitals with more rows than central has chosen."""
+    found = [*of_networks(NETWORKS[name], monkeypatch, tmp_path, hostile)]
+    assert sum(map(bool, found)) >= (2 if hostile else 6) and max(map(max, filter(None, found))) <= CLOSE
+
+
+@pytest.mark.parametrize("name", ["relu", "sigmoid", "tiny weights of classes"])
+def test_a_step_of_a_network_in_float32_depends_on_how_rows_are_dealt(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(node_module, "summing", lambda model: None)
+    found = [*of_networks(NETWORKS[name], monkeypatch, tmp_path)]
+    assert max(map(max, filter(None, found))) > 1
 
 
 def test_every_function_that_answers_sums_is_tried():

@@ -32,6 +32,11 @@ TOGETHER = 256  # so many of these sums are below 2^63
 SLICES = 5  # room for those of most columns: 53 bits, and the powers of two by which their numbers differ
 MOST = 2.0**400  # of what a row contributes; what is then lost of small numbers, below 2^-600, is far below every unit
 
+NOT_FINITE = (
+    "what the rows add to a sum is not finite, or beyond 1e270; bring columns to one scale (--preprocess standardize), "
+    "or lower lr"
+)
+
 
 @dataclass(frozen=True)
 class Exact:
@@ -172,11 +177,8 @@ def _sum(x: Array) -> int:
 class NotFinite(SafeError):
     """What some row contributes is not finite, or too large to be added up."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "what the rows add to a sum is not finite, or beyond 1e270; bring columns to one scale (--preprocess "
-            "standardize), or lower lr"
-        )
+    def __init__(self, message: str = NOT_FINITE) -> None:
+        super().__init__(message)
 
 
 class Adding(Protocol):
