@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from forged import central, change_table, k_rows, keep, other_key, roll_back
+from forged import LOCAL, central, change_table, k_rows, keep, other_key, roll_back
 from helpers import four
 from masked_jobs import QUICK, nodes, run
 
@@ -20,6 +20,7 @@ from v6_federated.central.masking import Masks
 from v6_federated.data.frames import ATTRIBUTES, encode
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
+from v6_federated.node.node import Node
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg import keys, study
 from v6_federated.privacy.secagg.answered import KEPT, Answered
@@ -444,11 +445,13 @@ def test_a_folder_that_is_put_back_brings_no_second_answer(at, put_back, limit, 
             set_limit(lying, 1, *limit)
         again = ask()
         assert again == first or not again.startswith("{"), "two answers to one request"
-        if put_back == "the folder" and at != "while it computes" and not limit:
+        if at == "before the hello":  # what opens the job's keys lies in the folder
+            assert "this job's key is gone" in again
+        elif limit:
+            assert CHANGED in again
+        elif put_back == "the folder" and at == "after the hello":
             assert RESTORED in again
             assert RESTORED in lying.update(1, 2)  # also for requests that it has not answered
-        if limit and not (put_back != "the folder" and at == "before the hello"):
-            assert CHANGED in again
 
 
 def test_limits_that_only_say_who_is_answered_may_change_during_a_job(tmp_path):
@@ -516,6 +519,26 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
         refused = [line.get("refused", "") for k in lying.network.nodes for line in lying.audit(k)]
         assert any("noise is added to the sum instead: the model's scores are not finite" in said for said in refused)
         assert any("could not compute an earlier part of the job" in said for said in refused)
+
+
+def test_how_far_a_node_came_that_fails_cannot_be_seen(tmp_path, monkeypatch):
+    """Before it loads what it kept, or after: its masks cancel, in this request and in later ones."""
+    one_step, broken = Node.one_step, [2, 3]
+
+    def fails(self, *arguments):
+        if self.organization_id == 3 and self.round in broken:
+            raise ValueError
+        return one_step(self, *arguments)
+
+    monkeypatch.setattr(Node, "one_step", fails)
+    with central("masked", tmp_path) as lying:
+        lying.agree()
+        arrays = codec.encode({"weights": np.zeros(5)})
+        for round_ in range(1, 6):
+            known = {"block 1": round_ - 1} if round_ > 1 else {}
+            settings = {"local": LOCAL, "personal": {}, "known": known, "arrays": arrays}
+            answers = [lying.ask(k, "ditto_update", round_, round_=round_, **settings) for k in lying.network.nodes]
+            assert lying.opened(answers)[:2] == (5, int(round_ > 1))
 
 
 @pytest.mark.parametrize(

@@ -384,11 +384,14 @@ def answer(
     request.count(node.state.version(), T)
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
-    node.state.stamp, node.key, node.pinned = T, f"block {sums.block}", session.mode == "pinned"
+    node.key, node.pinned = f"block {sums.block}", session.mode == "pinned"
+    node.state.bind(T, (node.known or {}).get(node.key))
     if node.noising is not None and pinned is not None:
         node.noising.shares = len(session.roster) - pinned.colluders
         node.noising.hospitals_of_a_person = pinned.hospitals_a_person
     words, rows = _part(node, session, sums, compute, T)
+    if node.known is not None:
+        node.state.settle()
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
     mask = node.state.history
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}

@@ -4,7 +4,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,12 @@ class Node(NodeRows):
     Attributes:
         own_model: a model (d,) of this node's own, which stays here and is evaluated; None if there is none.
         evaluated: the rows that this request has evaluated a model on, and which of all rows they are; None if none.
+        known: the rounds in which nodes, or blocks, kept what the function loads; None if it keeps nothing.
     """
 
     own_model: Any = None
     evaluated: tuple[Rows, Array | slice] | None = None
+    known: Mapping[str, int] | None = None
     _local_steps: int = 0  # taken in this request
 
     @functools.cached_property

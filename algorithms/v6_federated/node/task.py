@@ -210,6 +210,7 @@ def partial(
             if summed is not None:
                 summands = functools.partial(_summands, node, bands, received, compute)
                 binds = {"evaluate": evaluate, "bands": bands, **values}
+                node.known = next(iter(settings.with_role(checked, Role.KEPT)), None)
                 answer, rows = masking.answer(node, request, function.__name__, summed, binds, received, summands)
             else:
                 alone = shared and function.__name__ in ALONE

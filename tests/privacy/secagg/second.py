@@ -439,7 +439,8 @@ class Node:
             if peer != own and peer not in known["K"]:
                 known["K"][peer] = pair(self.s, known["e"], peer, E, study, job["key"])
         tags = {peer.hex(): tag(K, own, peer, known["R"]).hex() for peer, K in known["K"].items()}
-        return {"tags": tags} | ({} if self.study is None else {"colluders": self.study["colluders"]})
+        assumed = ("colluders", "hospitals_a_person")
+        return {"tags": tags} | ({} if self.study is None else {name: self.study[name] for name in assumed})
 
     def answer(self, message, items, given, n, kept):
         """Of its own code's items, what the function has computed (None: it failed), its rows, T' of what it loaded."""
@@ -447,6 +448,8 @@ class Node:
         job, round_, sums = (arguments.pop(name) for name in ("job", "round", "sums"))
         payload = arguments.pop("arrays", None)
         units = check_sums(sums, items)
+        hidden = self.study is not None and self.study["hospital_totals"] == "hidden"
+        refuse_unless(not hidden or {additive for *_, additive in items} <= {"row", "nothing"})
         refuse_unless("agreed" in self.jobs.get(job["key"], {}))
         known, own = self.jobs[job["key"]], public(self.s)
         R = known["R"]
@@ -473,11 +476,13 @@ class Node:
             refuse_unless(sums["seq"] > known["last"])
             known["last"] = sums["seq"]
         found, noise = parts(items, units), secret_of(self.secret, "noise", T)
+        q32, q64 = noise_words(found, noise, T)
         known["failed"] |= given is None
-        if known["failed"]:
-            q32, q64 = noise_words(found, noise, T)
-        else:
-            q32, q64 = node_words(found, given, n, sums["rows"], len(known["K"]) + 1, noise, T)
+        if not known["failed"]:
+            try:
+                q32, q64 = node_words(found, given, n, sums["rows"], len(known["K"]) + 1, noise, T)
+            except (OverflowError, ValueError):  # a number is not finite
+                known["failed"] = True
         kept_T = H("kept", T, kept)
         y = [masked(q, own, known["K"], kept_T, bits) for q, bits in ((q32, 32), (q64, 64))]
         said = {
