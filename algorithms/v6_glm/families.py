@@ -268,9 +268,10 @@ def newton_sums(
         weighs in these sums in several ways (k, n), see ``carried``; None if some mean is impossible.
     """
     family, link = model.family, model.link
+    own = beta is None and family.means and adding is not exact.FLOATS  # each row begins at its own label
     with np.errstate(all="ignore"):  # what is not finite is found below
         if beta is None:
-            mu = family.start(y) if adding is exact.FLOATS or not family.means else y
+            mu = y if own else family.start(y)
             if link is LINKS["log"] and adding is exact.FLOATS:  # labels of family gaussian can be 0 or less
                 mu = np.where(mu > 0, mu, max(0.1 * float(np.abs(mu).mean()), TINY))
             elif link is LINKS["log"]:
@@ -284,7 +285,7 @@ def newton_sums(
         carry = carried(family, weights, mu, slope, s)
         if beta is None:
             s = s + W * (eta - offset)
-            carry = carry if mu is not y else W[None]  # deviance and residuals are 0
+            carry = W[None] if own else carry  # deviance and residuals are 0, but for rounding
         of_rows = {"deviance": (family.deviance(y, mu), weights)}
         of_rows |= {"pearson": ((y - mu) ** 2 / V, weights)} if family.dispersed else {}
         try:
