@@ -314,3 +314,15 @@ def test_what_serves_gives_the_same_numbers_as_where_totals_are_told(package, se
         assert result["privacy"]["hospital_totals"] == word and "stopped" not in result, result.get("stopped")
         found.append(number(result))
     assert found[0] == pytest.approx(found[1], rel=1e-4)  # but for the dither, of 2^-11 for a loss of classes
+
+
+def test_with_noise_a_network_is_answered_if_its_hospitals_send_one_sum_a_round():
+    """Of whole numbers, with noise that hides how they are rounded."""
+    tables = {k: table[["drug", "ill"]] for k, table in hospitals().items()}
+    plan = study("hidden", Schema((Column("drug", "number", 0, 1),), "ill", (0, 1)))
+    job = {"model": "fnn:hidden=2", "rounds": 1, "clip": 1, "epsilon": 3, "aggregation": "pinned"}
+    with MockNetwork("v6_fedavg", tables, environment=TRUSTING, study=plan) as network:
+        result = network.run(steps_per_epoch=1, **job)
+        assert "stopped" not in result and result["privacy"]["hospital_totals"] == "hidden"
+        with pytest.raises(Exception, match="own model; set epochs=1 and steps_per_epoch=1"):
+            network.run(steps_per_epoch=1, epochs=2, **job)
