@@ -244,8 +244,8 @@ def test_a_node_answers_sums_over_rows_and_nothing_else(method, i, tmp_path, mon
         ),
         (
             "v6_fedavg",
-            {"label": "ill", "features": ["drug"], "model": "fnn:hidden=2", "rounds": 2},
-            r"a network by itself; .* and a linear model \(logreg, svm, linear\)",
+            {"label": "ill", "features": ["drug"], "model": "cnn", "rounds": 2},
+            r"a network in torch by itself; .* and a model that is added up exactly \(logreg, svm, linear, fnn",
         ),
         (
             "v6_fedavg",
