@@ -97,7 +97,7 @@ def images(name: str, folder: Path, home: str | None = None, digests: Sequence[s
     for (key, file), expected in zip(FILES.items(), digests or SHA256[name], strict=True):
         arrays[key] = _array(_checked((home or HOMES[name]) + file, expected, gzip.decompress))
     part = folder / f"{name}.part.npz"
-    np.savez_compressed(part, allow_pickle=False, **arrays)
+    np.savez_compressed(part, **arrays)
     return part.replace(folder / f"{name}.npz")
 
 
@@ -131,7 +131,7 @@ def golub(folder: Path, url: str = GOLUB, digest: str = GOLUB_SHA256) -> Path:
         found = rdata.conversion.convert(rdata.parser.parse_data(_checked(url, digest)))["golub"]
     part = folder / "golub.part.npz"
     labels = np.asarray(found["y"]) == "AML"
-    np.savez_compressed(part, allow_pickle=False, x=np.asarray(found["x"], np.float32), y=labels.astype(np.uint8))
+    np.savez_compressed(part, x=np.asarray(found["x"], np.float32), y=labels.astype(np.uint8))
     return part.replace(folder / "golub.npz")
 
 

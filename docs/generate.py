@@ -41,6 +41,8 @@ FIRST = ("central", "partial", "Federation", "Answers", "Answer", "Node", "Local
 OTHERS = {  # names in the API that have no docstring
     "CollectResultsError": "vantage6's error: too few nodes answered",
     "UserInputError": "vantage6's error: the request was wrong",
+    "ONE_STEP": "says what serves where several local steps are not answered (`hospital_totals=hidden`)",
+    "RISK_SETS": "the same of losses that compare each row with the others of its hospital",
     "ROW": "whole numbers into which `bounded_sum` and `bounded_rows` divide the length 1",
     "LARGE": "the largest whole number that a setting may have",
     "Number": "marks a setting as a number: true and false are refused (`Annotated[float, Field(ge=0), Number]`)",

@@ -20,7 +20,7 @@ TopkFraction = Annotated[
     Role.OTHER,
 ]
 Known = Annotated[
-    dict[str, int], Field(description="the round in which each node kept what it had left out"), Role.OTHER
+    dict[str, int], Field(description="the round in which each node kept what it had left out"), Role.KEPT
 ]
 
 

@@ -18,7 +18,7 @@ PersonalMu = Annotated[
     Role.OTHER,  # no model that is pulled leaves the node
 ]
 Known = Annotated[
-    dict[str, int], Field(description="the round in which each node (or block) kept its own model"), Role.OTHER
+    dict[str, int], Field(description="the round in which each node (or block) kept its own model"), Role.KEPT
 ]
 
 

@@ -10,7 +10,7 @@ from v6_federated import ONE_STEP, Loss, Mean, Node, PlainSGD, Result, Role, Tru
 Known = Annotated[
     dict[str, int],
     Field(description="the round in which each node (or block) kept its state"),
-    Role.OTHER,
+    Role.KEPT,
 ]
 
 

@@ -33,6 +33,7 @@ DECLARED = {
     "label",
     "mode",
     "entry",
+    "hospital_totals",
     "block",
     "score_bands",
     "features",

@@ -122,6 +122,20 @@ def test_more_local_steps_than_the_operator_allows_are_refused(package, settings
     refused(f"organization 3: {says}", nodes, package, environments=two, **settings)
 
 
+@pytest.mark.parametrize(
+    ("package", "settings", "says"),
+    [
+        ("v6_fedavg", {"local_steps": 1, "batch_size": 20}, "local steps on minibatches are more than the 1"),
+        ("v6_fsvrg", {}, "a batch_size without local_steps may ask for more than the 1"),
+    ],
+)
+def test_a_step_on_a_minibatch_is_not_one_step_on_all_rows(package, settings, says, hospitals):
+    """Nodes with fewer rows than a minibatch take it on all of theirs: as it grows, the sum tells who does."""
+    nodes = {k: hospitals[k] for k in (5, 3, 8)}
+    one = {3: {"V6_FEDERATED_MAXIMUM_LOCAL_STEPS": "1"}}
+    refused(f"organization 3: {says}", nodes, package, environments=one, **{"rounds": 1, **settings})
+
+
 def test_local_steps_are_counted_as_they_are_taken(hospitals):
     """LoAdaBoost takes up to half as many steps again as its settings ask for."""
     two = {3: {"V6_FEDERATED_MAXIMUM_LOCAL_STEPS": "2"}}

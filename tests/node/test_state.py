@@ -32,6 +32,28 @@ def test_state_of_a_round_that_is_run_again(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_masked_request_keeps_what_it_names_whatever_becomes_of_it(tmp_path):
+    first = State(tmp_path, "m-job-1", 1)
+    first.bind(b"T1", None)
+    first.save({"c": np.ones(3)})
+    second = State(tmp_path, "m-job-1", 2)
+    second.bind(b"T2", 1)
+    assert second.loaded_stamp == first.history != b"T1"
+    with pytest.raises(SafeError, match="what `known` names and nothing else"):
+        second.load(0)
+    second.settle()  # nothing was saved
+    third = State(tmp_path, "m-job-1", 3)
+    third.bind(b"T3", 2)
+    assert third.loaded_stamp == second.history and third.load(2)["c"].tolist() == [1, 1, 1]
+    third.save({"c": np.zeros(3)})
+    third.settle()
+    assert State(tmp_path, "m-job-1", 4).load(3)["c"].tolist() == [0, 0, 0]
+    lost = State(tmp_path, "m-job-2", 5)
+    lost.bind(b"T5", 4)
+    lost.settle()
+    assert lost.loaded_stamp == b"" and State(tmp_path, "m-job-2", 6).load(5) is None, "a stamp is nothing to load"
+
+
 def test_two_containers_of_one_round_keep_their_state(tmp_path, monkeypatch):
     """vantage6 may start a task twice; the one ends while the other writes."""
     first, second = (State(tmp_path, "scaffold-x-1", 5) for _ in range(2))

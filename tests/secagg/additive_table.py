@@ -21,12 +21,12 @@ LOSS_COX = {**COX, "name": "linear", "loss": {"name": "cox"}}
 SEVERAL = ("client_update", FIT, {"local": {"lr": 0.1, "epochs": 2}}, {})
 LEAVING = ("leaving", {}, {"ends": [1.0, 2.0], "strata": "none"}, {"model": None, "data": TIMES})
 OF_TIMES = ("client_update", FIT, {"local": {}}, {"model": LOSS_COX, "data": TIMES})
-NETWORK = (*HONEST["fedavg"][1][:3], {"model": {"name": "fnn", "features": 4, "classes": 2, "hidden": 1}})
+NETWORK = (*HONEST["fedavg"][1][:3], {"model": {"name": "mlp", "features": 4, "classes": 2, "norm": "layer"}})
 MORE = {"fedavg": [SEVERAL, OF_TIMES, NETWORK], "km": [LEAVING]}
 SAID = {  # what is asked for, if a function is asked for several things: by its place in HONEST, and then in MORE
-    ("fedavg", 0): "one step on all rows, of a linear model",
+    ("fedavg", 0): "one step on all rows, of a linear model or a network in numpy",
     ("fedavg", 1): "the same, with an evaluation",
-    ("fedavg", 18): "one step on all rows, of a network, with an evaluation",
+    ("fedavg", 18): "one step on all rows, of a network in torch, with an evaluation",
     ("fedavg", 5): "the last model, of classes",
     ("fedavg", 12): "`below`",
     ("fedavg", 13): "`levels`",

@@ -10,13 +10,17 @@ from forged import Central
 from honest import HONEST
 
 from v6_federated.messages import codec
+from v6_federated.models import outcomes
 from v6_federated.node import masking
+from v6_federated.node import node as node_module
 from v6_federated.node.node import Node
 from v6_federated.privacy import exact
 from v6_federated.privacy import sums as summing
 from v6_federated.privacy.exact import EXACTLY, Exact
 from v6_federated.privacy.schema import Column, Schema
 from v6_federated.privacy.secagg import encoding
+from v6_federated.privacy.summands import Item, Layout
+from v6_federated.privacy.sums import Sums
 from v6_glm.families import FAMILIES, Glm, newton_sums
 from v6_workbench import registry
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
@@ -186,7 +190,7 @@ def exactly(part, value):
     """A value before it is rounded, in units of its part, without the dither."""
     unit = Fraction(2) ** (part.exponent - encoding.FRACTION[part.bits])
     if isinstance(value, Exact):
-        of = Fraction(2) ** value.exponent / (160 if part.weight == "share" else 1)
+        of = Fraction(2) ** (value.exponent - (summing.halvings(160) if part.weight == "share" else 0))
         return [number * of / unit for number in value.numbers]
     return [Fraction(float(number)) / unit for number in np.ravel(value)]
 
@@ -311,6 +315,42 @@ def test_statistics_of_columns_are_additive_whatever_the_numbers_and_the_center_
     assert tried > 6 * width
 
 
+NETWORK = {"name": "fnn", "features": 4, "classes": 2, "hidden": 3}
+NETWORKS = {
+    "relu": NETWORK,
+    "sigmoid": {**NETWORK, "name": "nn_reddy"},
+    "tiny weights of classes": {**NETWORK, "weights": [2e-38, 3e-38]},
+    "a number": {**NETWORK, "classes": 1, "loss": outcomes.of_moments("squared", 0.5, 0.5).to_json()},
+}
+
+
+def of_networks(model, monkeypatch, folder, hostile=False):
+    """For each request of one step on all rows, the differences of what is additive in rows."""
+    weights = np.random.default_rng(5).normal(size=4 * 3 + 3 + (3 + 1) * model["classes"])
+    large = 2.0 ** (100 if "weights" in model else 40)
+    by_rate = [(weights * by, lr) for by in (1.0, 2.0**-40, 2.0**12, 2.0**40) for lr in (0.1, large)]
+    requests = [({"weights": w}, {"local": {"lr": lr}}) for w, lr in by_rate]
+    job = {"model": model, **({"data": {"classes": None, "regression": True}} if model["classes"] == 1 else {})}
+    for captured, rows in values_of("fedavg", "client_update", requests, job, monkeypatch, folder, hostile):
+        assert {"weights", "train_loss"} <= rows
+        yield [] if captured is None else [abs(d) for _, found in differing(captured, rows) for d in found]
+
+
+@pytest.mark.parametrize("hostile", [False, True], ids=["ordinary", "hostile"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_step_of_a_network_does_not_depend_on_how_rows_are_dealt(name, hostile, tmp_path, monkeypatch):
+    """In float32, a mean of n_k slopes below 1e-38 is 0 at hospitals with more rows than central has chosen."""
+    found = [*of_networks(NETWORKS[name], monkeypatch, tmp_path, hostile)]
+    assert sum(map(bool, found)) >= (2 if hostile else 6) and max(map(max, filter(None, found))) <= CLOSE
+
+
+@pytest.mark.parametrize("name", ["relu", "sigmoid", "tiny weights of classes"])
+def test_a_step_of_a_network_in_float32_depends_on_how_rows_are_dealt(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(node_module, "summing", lambda model: None)
+    found = [*of_networks(NETWORKS[name], monkeypatch, tmp_path)]
+    assert max(map(max, filter(None, found))) > 1
+
+
 def test_every_function_that_answers_sums_is_tried():
     """A new one needs an honest request here: it is found by what it declares."""
     for method in registry.names():
@@ -332,3 +372,26 @@ def test_what_was_tried_is_said():
     )
     if functions:  # the tests above have run in this process
         assert TRIED["refused"] < TRIED["examples"] / 4
+
+
+@pytest.mark.parametrize("rows", [663, 1007, 2**40 - 1])
+@pytest.mark.parametrize("kind", ["float32", "exact"])
+def test_the_weight_by_rows_rounds_nothing_whatever_the_rows_of_all_are_said_to_be(rows, kind):
+    """Central chooses N: n_k / N in float64, of changes that are known and large, told the rows of each hospital."""
+    layout = Layout((Item("w", "share", (1,), "mean", "row"),))
+    asked = Sums.of(layout, 1, 1, rows, [(64, 10)])
+    change = np.float32([1.37 * 2.0**43])
+    deals = (103, 143, 187, 230), (100, 146, 190, 227)
+    words = []
+    for deal in deals:
+        found = [{"w": exact.total(change[None].astype(float)).times([n]) if kind == "exact" else change} for n in deal]
+        encoded = [
+            summing.encoded(asked, each, n, 4, bytes(32), bytes(32)) for each, n in zip(found, deal, strict=True)
+        ]
+        words.append({bits: np.sum([each[i] for each in encoded], axis=0) for i, bits in enumerate((32, 64))})
+    assert np.abs((words[0][64] - words[1][64]).view(np.int64)).max() <= 4  # roundings to the unit, which dither hides
+    small = Sums.of(layout, 1, 1, rows, [(64, 50)])
+    added = [summing.encoded(small, {"w": change}, n, 4, bytes(32), bytes(32)) for n in deals[0]]
+    total = {32: np.empty(0, "uint32"), 64: np.sum([each[1] for each in added], axis=0)}
+    mean = summing.decoded(small, total, bytes(32))[2]["share w 2^50"]
+    np.testing.assert_allclose(mean, float(change[0]) * sum(deals[0]) / rows, rtol=1e-12, atol=4 * 2.0 ** (50 - 56))

@@ -128,6 +128,45 @@ def test_the_same_weight_for_each_hospital_tells_the_ill_patients_of_each(tmp_pa
     assert [*ill[:3]] in fits.tolist() and len(fits) < 10, len(fits)  # of 24,000; a second rate leaves one
 
 
+# ---- minibatches that a hospital with few rows does not fill
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [("fedavg", {"local": {"lr": 1.0, "local_steps": 1}}), ("fsvrg", {"stepsize": 1.0})],
+    ids=["fedavg", "fsvrg"],
+)
+def test_the_size_of_a_minibatch_tells_the_rows_of_the_largest_hospital(method, arguments, tmp_path):
+    """A hospital with fewer rows takes its step on all of them: from some size on, the sum is that over all rows."""
+    schema = Schema((Column("drug", "number", 0, 1), Column("days", "number", 0, 1000)), "ill", (0, 1))
+    options = {"hospital_folder": tmp_path, "study": study("told", schema), "environment": CAREFUL}
+    with MockNetwork(f"v6_{method}", hospitals(), **options) as network:
+        lying = Central(network, "pinned")
+        lying.job |= {"method": method, "model": {"name": "logreg", "features": 2, "classes": 2}}
+        lying.job["data"] = {**lying.job["data"], "label": "ill", "features": ["drug", "days"]}
+        lying.agree()
+        requests = 0
+
+        def changed(B):
+            """The change of the model, with minibatches of B rows."""
+            nonlocal requests
+            requests += 1
+            sent, local = {"weights": np.zeros(3)}, arguments.get("local")
+            sent |= {"full_gradient": np.array([0.0, 0.0, 64.0])} if method == "fsvrg" else {}
+            asked = {"local": {**local, "batch_size": B}} if local else {**arguments, "batch_size": B}
+            return opened(lying, "client_update", requests, unit=(64, 10), arrays=codec.encode(sent), **asked)[
+                "share weights 2^10"
+            ]
+
+        of_all = changed(2000)
+        below, above = 10, 1000
+        while above - below > 1:
+            B = (below + above) // 2
+            below, above = (below, B) if np.abs(changed(B) - of_all).max() < 1e-6 else (B, above)
+    least = 10  # careful's smallest minibatch, which the rows that are left must be
+    assert below + least == max(ROWS) and requests < 15
+
+
 # ---- what is declared is true
 
 
@@ -205,8 +244,8 @@ def test_a_node_answers_sums_over_rows_and_nothing_else(method, i, tmp_path, mon
         ),
         (
             "v6_fedavg",
-            {"label": "ill", "features": ["drug"], "model": "fnn:hidden=2", "rounds": 2},
-            r"a network by itself; .* and a linear model \(logreg, svm, linear\)",
+            {"label": "ill", "features": ["drug"], "model": "cnn", "rounds": 2},
+            r"a network in torch by itself; .* and a model that is added up exactly \(logreg, svm, linear, fnn",
         ),
         (
             "v6_fedavg",

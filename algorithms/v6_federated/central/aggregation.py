@@ -201,8 +201,8 @@ class Aggregation:
         bounds = answers[0].values.get("bounds") if answers else None
         if bounds and any(a.values.get("bounds") != bounds for a in answers):
             bounds = None  # step scale says so
-        assert self._tasks.masks is not None
-        return SumsOfRows(self.ask_in_preparation, ordered, bounds, self._tasks.masks.mode)
+        masks = self._tasks.masks  # None if single answers have noise of their own: steps follow from the schema then
+        return SumsOfRows(self.ask_in_preparation, ordered, bounds, "masked" if masks is None else masks.mode)
 
     def settle_again(self, raw: bool) -> None:
         """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.

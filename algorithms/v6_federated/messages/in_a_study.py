@@ -15,8 +15,9 @@ def check(checked: BaseModel) -> None:
     Raises:
         SafeError: a local step of Adam is the sign of each hospital's own gradient, whatever its size: the sum counts
             hospitals above a bound. And if hospitals take as many steps as they have minibatches, jobs with other
-            sizes of minibatches show the gradient of the hospitals that take one step more. (A rate for a step on one
-            row is divided by the rows of the node, so that there it makes no difference.)
+            sizes of minibatches show the gradient of the hospitals that take one step more, and how many rows they
+            have. A pass over all rows, with a rate for a step on one row, is a method of its own (FSVRG), and tells the
+            same: it is declared to be additive in hospitals only, and a study that hides their totals refuses it.
     """
     if "adam" in with_role(checked, Role.OPTIMIZER):
         raise SafeError(

@@ -80,7 +80,7 @@ class LocalSGD(PlainSGD):
 
 ONE_STEP = (
     "use fedavg with one step a round on all rows (FedSGD): epochs=1, without local_steps, batch_size and optimizer, "
-    "and a linear model"
+    "and a model that is added up exactly (logreg, svm, linear, fnn, 2nn, mlp without dropout and norm)"
 )
 RISK_SETS = "for times, use cox with strata=none, on a grid of times that all hospitals share"
 
@@ -98,7 +98,7 @@ def of_gradients(asked: Any) -> Literal["row", "hospital"]:
 
     Returns:
         "row"; "hospital" if rows of a node are compared with each other, as times are, if nodes add noise of their own,
-        and if each of them rounds the sum of its rows, as networks do: at a size that the weights decide.
+        and if each of them rounds the sum of its rows, as networks in torch do: at a size that the weights decide.
     """
     return "hospital" if asked.job.loss == "cox" or asked.noisy or not asked.summing else "row"
 

@@ -43,6 +43,7 @@ class Role(Enum):
     OPTIMIZER = auto()
     EPOCHS = auto()  # passes over a node's rows
     STEPS = auto()  # how many steps a node takes, whatever its number of rows
+    KEPT = auto()  # the rounds in which nodes, or blocks, kept what the function loads
     OTHER = auto()  # does not make a step longer
 
 

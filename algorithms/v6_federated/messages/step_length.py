@@ -49,6 +49,15 @@ def check_steps(checked: BaseModel, penalty: float, share: float | None = None) 
         check_pull(rate * share * longer, pull)
 
 
+def on_minibatches(checked: BaseModel) -> bool:
+    """Say whether the settings of a partial function ask for steps on minibatches.
+
+    Args:
+        checked: the settings.
+    """
+    return any(size is not None for size in with_role(checked, Role.BATCH))
+
+
 def steps_asked(checked: BaseModel) -> int | None:
     """Count the local steps that the settings of a partial function ask for.
 
@@ -58,12 +67,12 @@ def steps_asked(checked: BaseModel) -> int | None:
     Returns:
         Their number, 0 if the function takes none; None if it follows from a node's number of rows.
     """
-    if not (sizes := with_role(checked, Role.BATCH)):
+    if not with_role(checked, Role.BATCH):
         return 0
     named: list[int] = [steps for steps in with_role(checked, Role.STEPS) if steps is not None]
     if named:
         return max(named)
-    if any(size is not None for size in sizes):
+    if on_minibatches(checked):
         return None
     passes: list[int] = with_role(checked, Role.EPOCHS)
     return max(passes, default=1)  # each is a step on all rows

@@ -45,6 +45,7 @@ def summing(model: Any) -> Summing | None:
     """Return a model whose gradients are exact sums; None if they are not.
 
     Args:
-        model: the model.
+        model: the model. A class made of another one that has gradients of its own cannot add up what that one does.
     """
-    return cast(Summing, model) if alone(model) is not None and hasattr(model, "sums") else None
+    kind = next((kind for kind in type(model).__mro__ if {"sums", "loss_and_gradient"} & {*vars(kind)}), object)
+    return cast(Summing, model) if alone(model) is not None and "sums" in vars(kind) else None

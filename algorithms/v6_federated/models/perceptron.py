@@ -14,6 +14,8 @@ from v6_federated.base.arrays import Array
 from v6_federated.models.linear import column_sums, predicted
 from v6_federated.models.outcomes import Outcome
 from v6_federated.models.traits import Traits
+from v6_federated.privacy import exact
+from v6_federated.privacy.exact import EXACTLY, Exact
 
 CHUNK = 500  # rows that are evaluated at once, so that activations stay in the cache
 WRITTEN_AFTER = 120  # rows after which ``descend`` writes the first layer; more need more inner products of rows
@@ -110,8 +112,37 @@ class Perceptron:
     def loss(self, scores: Array, y: Array) -> float:
         if self.outcome is not None:
             return float(self.outcome.losses(scores[:, 0], y).mean())
+        return float(np.mean(self.losses(scores, y)))
+
+    def losses(self, scores: Array, y: Array) -> Array:
+        if self.outcome is not None:
+            return self.outcome.losses(scores[:, 0], y)
         shifted = scores - scores.max(axis=1, keepdims=True)
-        return float(np.mean(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y]))
+        return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y])
+
+    def scores_alone(self, w: Array, X: Array) -> Array:
+        z = self._forward_alone(w, X)[-1]
+        return z if self.outcome is None else self.outcome.predictions(z)
+
+    def _forward_alone(self, w: Array, X: Array) -> list[Array]:
+        """The input of each layer, and the decision values, of each row as if it were alone, in float64."""
+        outputs = [np.asarray(X, np.float64)]
+        for i, (W, b) in enumerate(self.layers(w), start=2):
+            z = np.add(EXACTLY.linear(outputs[-1], W), b, order="C")
+            if i < len(self.widths):
+                self._activate(z, out=z)
+            outputs.append(z)
+        return outputs
+
+    def sums(self, w: Array, X: Array, y: Array) -> tuple[Exact, Exact]:
+        *inputs, z = self._forward_alone(w, X)
+        losses, signal = self._losses_and_slopes(z, y)
+        found: list[Exact] = []
+        for h, (W, _) in zip(inputs[::-1], list(self.layers(w))[::-1], strict=True):
+            found[:0] = exact.products(h, signal), exact.sums(signal)
+            if h is not inputs[0]:
+                signal = np.multiply(EXACTLY.linear(signal, W.T), self._slope(h), order="C")
+        return exact.sums(losses), exact.joined(found)
 
     def loss_and_gradient(self, w: Array, X: Array, y: Array) -> tuple[float, Array]:
         *inputs, z = self._forward(w, X)

@@ -74,8 +74,8 @@ class Session:
         shared: the key that it shares with each of the others, by their public key.
         confirmed: whether the others have shown that they hold the same keys and roster.
         told: what may not change during the job, as canonical JSON.
-        failed: whether the node could not compute its part of a sum. From then on it adds noise: the number of nodes
-            that fail would be compared with one question after another.
+        failed: whether the node could not compute its part of a sum. From then on it adds noise: whether some node
+            fails would be compared with one question after another.
     """
 
     mode: str
@@ -384,13 +384,16 @@ def answer(
     request.count(node.state.version(), T)
     if (stored := answered.begin(T, sums.seq)) is not None:
         return _answer(node, sums, T, stored), _rows(node)
-    node.state.stamp, node.key, node.pinned = T, f"block {sums.block}", session.mode == "pinned"
+    node.key, node.pinned = f"block {sums.block}", session.mode == "pinned"
+    node.state.bind(T, (node.known or {}).get(node.key))
     if node.noising is not None and pinned is not None:
         node.noising.shares = len(session.roster) - pinned.colluders
         node.noising.hospitals_of_a_person = pinned.hospitals_a_person
     words, rows = _part(node, session, sums, compute, T)
+    if node.known is not None:
+        node.state.settle()
     # what the node has kept decides about the answer too: nodes with other histories have masks that do not cancel
-    mask = notation.H("kept", T, node.state.loaded_stamp)
+    mask = node.state.history
     shared = {bytes.fromhex(S): bytes.fromhex(K) for S, K in session.shared.items()}
     new = b"".join(masks.masked(q, session.entry.S, shared, mask).tobytes() for q in words)
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster
@@ -462,10 +465,14 @@ def _check_minimum(job: Job) -> None:
 
 
 def _check_holdout(folder: HospitalFolder, holdout: float) -> None:
-    """Refuse another share of held-out rows than in the first job: the difference would be rows of one hospital."""
+    """Refuse another share of held-out rows than in the first job: the difference would be rows of one hospital.
+
+    The last digit of a share decides how many rows are held out where the share of them lies halfway between two.
+    """
     if not holdout:
         return
-    if (kept := _of_first_job(folder, HOLDOUT, f"{holdout:g}")) != f"{holdout:g}":
+    said = transcript.canonical(holdout).decode()
+    if (kept := _of_first_job(folder, HOLDOUT, said)) != said:
         raise NodePermissionException(
             f"this hospital holds out the share {kept} of its rows in all jobs of its study, so that jobs cannot be "
             f"subtracted; set holdout={kept}. {NOTHING_COMPUTED}"

@@ -4,7 +4,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,12 @@ class Node(NodeRows):
     Attributes:
         own_model: a model (d,) of this node's own, which stays here and is evaluated; None if there is none.
         evaluated: the rows that this request has evaluated a model on, and which of all rows they are; None if none.
+        known: the rounds in which nodes, or blocks, kept what the function loads; None if it keeps nothing.
     """
 
     own_model: Any = None
     evaluated: tuple[Rows, Array | slice] | None = None
+    known: Mapping[str, int] | None = None
     _local_steps: int = 0  # taken in this request
 
     @functools.cached_property
@@ -48,8 +50,12 @@ class Node(NodeRows):
     def minimum_batch(self) -> int:
         """Rows that a minibatch must have: more than the operator's minimum if weights of classes make rows count less.
 
-        Otherwise the step on a minibatch with one row of a heavy class would be that row.
+        Otherwise the step on a minibatch with one row of a heavy class would be that row. In a study, the node's own
+        classes do not decide it: central would see whether some node refuses.
         """
+        weights = getattr(self.model, "class_weights", None) if self.pinned and self.job.model else None
+        if weights is not None:
+            return self.policy.least_batch(weights.tolist())
         least, share = self.policy.minimum_batch, self._counted[1]
         return least if least <= 1 else math.ceil(least / share)
 

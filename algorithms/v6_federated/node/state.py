@@ -19,16 +19,20 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import check_regular, open_regular, replacing
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.files import read_archive
+from v6_federated.privacy.secagg import notation
 
-STAMP = "stamp"  # name of the transcript among the arrays
+STAMP = "stamp"  # name of the request's ``history`` among the arrays
 
 
 class State:
     """The state of one method, job and organization (central may run on the same node, in the same folder).
 
     Attributes:
-        stamp: transcript of the request that saves, if its answer is masked.
-        loaded_stamp: transcript of the request that saved what was loaded; empty if nothing was.
+        stamp: transcript of the request, if its answer is masked.
+        loaded_stamp: the ``history`` of the request that saved what this one names; empty if it names nothing that is
+            there.
+        history: T', which differs from node to node unless the same requests have led to what this one may load. A
+            stamp of the last request alone would be the same at a node that had been sent a request more before it.
     """
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
@@ -40,8 +44,36 @@ class State:
             round_: the round that is running, whose state ``save`` keeps.
         """
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
-        self.stamp, self.loaded_stamp = b"", b""
+        self.stamp, self.loaded_stamp, self.history = b"", b"", b""
         self._loaded: int | None = None
+        self._named: int | None = None
+        self._saved = False
+
+    def bind(self, stamp: bytes, named: int | None) -> None:
+        """Begin a request whose answer is masked: masks depend on what it names, whatever becomes of it.
+
+        Args:
+            stamp: its transcript.
+            named: the round whose arrays it may load; None if it may load none.
+
+        Raises:
+            SafeError: another program has put a link in the place of the file.
+        """
+        self.stamp, self._named = stamp, named
+        if named is not None:
+            self.load(named)
+        self.history = notation.H("kept", stamp, self.loaded_stamp)
+
+    def settle(self) -> None:
+        """Keep what the request names for this round too, if nothing was saved in it.
+
+        Otherwise the next masks would tell how far a node came that could not compute its part.
+
+        Raises:
+            SafeError: the job's folder cannot be written, or another program has put a link there.
+        """
+        if not self._saved:
+            self.save((None if self._named is None else self.load(self._named)) or {})
 
     def load(self, round_: int) -> dict[str, Array] | None:
         """Load the arrays of a round.
@@ -53,8 +85,11 @@ class State:
             The arrays by name; None if there are none, or if their file is broken.
 
         Raises:
-            SafeError: another program has put a link in the place of the file.
+            SafeError: another program has put a link in the place of the file, or a masked answer would depend on what
+                the request does not name.
         """
+        if self.stamp and round_ != self._named:
+            raise SafeError("where answers are masked, a function can load what `known` names and nothing else")
         try:
             stream = open_regular(self._file(round_))
         except OSError:
@@ -63,7 +98,7 @@ class State:
             found = read_archive(stream, self.name)
             self._loaded = round_
             self.loaded_stamp = found.pop(STAMP, np.empty(0)).astype(np.uint8).tobytes()
-            return found
+            return found or None
         return None
 
     def version(self) -> list[int]:
@@ -103,7 +138,7 @@ class State:
         check_regular(file)
         plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
         if self.stamp:
-            plain[STAMP] = np.frombuffer(self.stamp, np.uint8)
+            plain[STAMP] = np.frombuffer(self.history, np.uint8)
         try:
             with replacing(file, durable=True) as stream:  # the same task may run twice, in two containers
                 np.savez(stream, **plain)
@@ -111,6 +146,7 @@ class State:
             raise SafeError(
                 f"the job's folder at this node cannot be written: {error.strerror}; ask its operator to make room"
             ) from None
+        self._saved = True
         for old in self._files():
             # central will not ask for rounds before the one that was loaded; later rounds are not this one's to remove
             if old < self.round and old != self._loaded:

@@ -25,7 +25,7 @@ from v6_federated.base.vantage6_api import (
 from v6_federated.messages import codec, in_a_study, settings
 from v6_federated.messages.job import Job
 from v6_federated.messages.settings import Role
-from v6_federated.messages.step_length import check_steps, steps_asked
+from v6_federated.messages.step_length import check_steps, on_minibatches, steps_asked
 from v6_federated.models import metrics, questions
 from v6_federated.models.questions import Asked
 from v6_federated.node import local_training, masking
@@ -35,7 +35,6 @@ from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
 from v6_federated.node.silence import silent, subnormals_as_zero
 from v6_federated.privacy.environment import debugging
-from v6_federated.privacy.exact import Exact
 from v6_federated.privacy.summands import Declaration, Layout, Loss, Mean, check_declared
 from v6_federated.privacy.sums import Change, Sums
 
@@ -197,7 +196,7 @@ def partial(
                 if batch_size is not None and told.privacy is None:  # masks would hide why, and no row decides it
                     request.policy.check_batch(batch_size)
             if told.privacy is None:  # otherwise noise covers each step
-                request.policy.check_local_steps(steps_asked(checked))
+                request.policy.check_local_steps(steps_asked(checked), on_minibatches(checked))
             mode = masking.mode_of(told, request)
             if mode == "pinned":
                 _check_in_a_study(checked, function.__name__, own_model)
@@ -210,6 +209,7 @@ def partial(
             if summed is not None:
                 summands = functools.partial(_summands, node, bands, received, compute)
                 binds = {"evaluate": evaluate, "bands": bands, **values}
+                node.known = next(iter(settings.with_role(checked, Role.KEPT)), None)
                 answer, rows = masking.answer(node, request, function.__name__, summed, binds, received, summands)
             else:
                 alone = shared and function.__name__ in ALONE
@@ -292,9 +292,6 @@ def _summands(
     found = {k: _moved(node, v, received.get(k)) for k, v in returned.items() if v is not None}
     found |= {"n": node.n, "has train_loss": "train_loss" in found}
     found.setdefault("train_loss", 0.0)
-    if node.job.data.regression:
-        loss = found["train_loss"]
-        metrics.check_sum(loss.floats()[0] if isinstance(loss, Exact) else node.n * float(loss))
     if evaluation is None:
         return found
     if node.noising is not None:

@@ -165,9 +165,9 @@ LIMITS = (
     Limit(
         "MAXIMUM_LOCAL_STEPS", "number", None, None, "lower",
         "Refuses requests for more local steps on minibatches or on all rows. With `1`, only methods that take one "
-        "step a round are answered, such as FedSGD: their sums are sums over rows. If the number of steps would follow "
-        "from the node's number of rows, as with a `batch_size` without `local_steps`, the request is refused too. It "
-        "does not limit steps that noise of a privacy budget covers",
+        "step a round on all rows are answered, such as FedSGD: their sums are sums over rows. If the number of steps "
+        "would follow from the node's number of rows, as with a `batch_size` without `local_steps`, the request is "
+        "refused too. It does not limit steps that noise of a privacy budget covers",
         "models of several local steps, whose mean over hospitals can tell the numbers of single hospitals",
     ),
     Limit(

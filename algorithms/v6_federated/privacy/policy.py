@@ -298,6 +298,20 @@ class Policy:
                 "or trees a round, or for a smaller model"
             )
 
+    def least_batch(self, weights: Sequence[float]) -> int:
+        """Count the rows that a minibatch of a study must have, whatever classes they have: no row decides it.
+
+        Args:
+            weights: the weight of each class, above 0.
+
+        Returns:
+            So many that they count as the minimum, by Kish's effective number of rows. Of rows with weights from a to
+            b, it is at least the share 4 a b / (a + b)^2 of their number (Kantorovich).
+        """
+        a, b = min(weights), max(weights)
+        least = self.minimum_batch
+        return least if least <= 1 else math.ceil(round(least * (a + b) ** 2 / (4 * a * b), 6))
+
     def check_batch(self, batch_size: int, least: int = 0) -> None:
         """Refuse minibatches of fewer rows than the minimum, as a step on one row is that row's gradient.
 
@@ -319,19 +333,24 @@ class Policy:
                 f"({PREFIX}MINIMUM_BATCH); set a larger batch_size, or weights that differ less"
             )
 
-    def check_local_steps(self, steps: int | None) -> None:
+    def check_local_steps(self, steps: int | None, minibatches: bool = False) -> None:
         """Refuse more local steps than the operator allows, as a mean of several steps is no sum over rows.
 
         Args:
             steps: how many the request asks for; None if their number follows from the node's rows.
+            minibatches: whether they are on minibatches. One such step is no sum over rows either: nodes with fewer
+                rows than a minibatch take it on all of theirs.
 
         Raises:
-            PrivacyThresholdViolation: they are too many, or their number is not known in advance.
+            PrivacyThresholdViolation: they are too many, or their number is not known in advance; or a step is on a
+                minibatch, and the operator allows only one.
         """
         most = self.maximum_local_steps
-        if most is None or (steps is not None and steps <= most):
+        if most is None or (steps is not None and steps <= most and not (minibatches and most == 1)):
             return
-        if steps is None:
+        if steps is not None and steps <= most:
+            said, cure = "local steps on minibatches are", "leave batch_size and local_steps out, and set epochs=1"
+        elif steps is None:
             said = "a batch_size without local_steps may ask for"
             cure = f"set local_steps={most}, or leave batch_size out"
         else:
@@ -425,13 +444,16 @@ class Policy:
                 f"classes ({PREFIX}CLASSES=NAME,NAME,..., or * for all)"
             )
 
-    def check_weights(self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None) -> float:
+    def check_weights(
+        self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None, whose: str = "this node's"
+    ) -> float:
         """Refuse weights with which a gradient would be about few rows.
 
         Args:
-            rows: the node's rows by class.
+            rows: the rows by class: the node's, or of a study, in which no node may fail by its own.
             weights: the weight of each class.
             minimum_rows: the minimum number of rows that the request asks for, if it does.
+            whose: rows, for the error.
 
         Returns:
             As which share of their number the rows count.
@@ -445,7 +467,7 @@ class Policy:
         squares = sum(n * w**2 for n, w in zip(rows, weights, strict=True))
         if total**2 < required * squares:
             raise PrivacyThresholdViolation(
-                f"with these class_weights this node's rows count as fewer than {required} ({PREFIX}MINIMUM_ROWS); "
+                f"with these class_weights {whose} rows count as fewer than {required} ({PREFIX}MINIMUM_ROWS); "
                 "set weights that differ less, or class_weights=balanced"
             )
         return total**2 / squares / sum(rows) if squares else 1.0

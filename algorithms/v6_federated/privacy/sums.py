@@ -164,7 +164,7 @@ def encoded(
     def encode(part: Part, term: encoding.Term, value: Array | Exact, key: str) -> Array:
         added = encoding.dither(secret, T, key, term.size) if dithered and term.exponent is not None else None
         if isinstance(value, Exact):
-            return value.encode(term, added, _share(part, sums))
+            return _of_rows(value, part, sums).encode(term, added)
         return encoding.encode(term, value, added)
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
@@ -183,7 +183,7 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
     """Encode the part of a node that could not compute it: numbers that nobody can foresee.
 
     A refusal would be an answer that no mask covers, and zeros would open the sum of the other nodes. Central learns
-    how many nodes of a block have failed, not which, and nothing else.
+    that some node of a block has failed, not which or how many, and nothing else.
 
     Args:
         sums: the sum that the task asks for.
@@ -194,18 +194,31 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
         Its words of 32 and of 64 bits, before masks.
     """
     y32, y64 = masks.mask(secret, T, 32, sums.words(32)), masks.mask(secret, T, 64, sums.words(64))
-    y64[:HEADER] = [1, 1]
+    y64[0] = 1
     return y32, y64
 
 
-def _share(part: Part, sums: Sums) -> int:
-    """What the sum over a node's rows, which nothing has rounded, is divided by."""
+def halvings(rows: int | None) -> int:
+    """L, how often a node halves what it adds to a mean by rows: the least with 2^L rows or more.
+
+    A division by the rows of all would be rounded at each hospital's own last place, as n_k / N is, and central chooses
+    N. Powers of two round nothing; central divides the sum.
+
+    Args:
+        rows: N, of the block.
+
+    Returns:
+        L.
+    """
+    assert rows is not None  # checked when the request was read
+    return (rows - 1).bit_length()
+
+
+def _of_rows(value: Exact, part: Part, sums: Sums) -> Exact:
+    """What a sum over a node's rows, which nothing has rounded, adds to a part."""
     if part.exponent is None or part.weight not in ("one", "rows", "share"):
         raise SafeError(f"the function returns {part.name} as an exact sum over rows, and declares another weight")
-    if part.weight != "share":
-        return 1
-    assert sums.rows is not None  # checked when the request was read
-    return sums.rows
+    return Exact(value.numbers, value.exponent - (halvings(sums.rows) if part.weight == "share" else 0))
 
 
 def _checked(value: Array | Exact, T: bytes) -> Array | Exact:
@@ -237,8 +250,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int)
     if weight == "rows":
         return value * n
     if weight == "share":
-        assert sums.rows is not None  # checked when the request was read
-        return value * (n / sums.rows)
+        return value * n * 2.0 ** -halvings(sums.rows)  # of float32 the product is exact
     if weight == "equal" and divisor:
         x = found.get(divisor)
         if type(x) not in (int, float):
@@ -247,7 +259,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int)
     return value / nodes if weight == "equal" else value
 
 
-def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int, dict[str, Array], list[Part]]:
+def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, bool, dict[str, Array], list[Part]]:
     """Decode the sum of a block's words.
 
     Args:
@@ -256,9 +268,9 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
         T: the transcript of the requests.
 
     Returns:
-        The number of nodes; how many of them could not compute their part; the sums by the keys of their parts, for a
-        value at several scales by the key of its ladder; and the parts in which numbers were too large for their
-        unit.
+        The number of nodes; whether some of them could not compute their part; the sums by the keys of their parts,
+        for a value at several scales by the key of its ladder; and the parts in which numbers were too large for
+        their unit.
     """
     found: dict[str, Array] = {}
     ladders = _rungs(sums)
@@ -283,8 +295,11 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
         assert part.exponent is not None
         if encoding.has_wrapped(part.exponent, float(flat @ encoding.factors(T, flat.size)), told):
             wrapped.append(part)
+    for part in sums.parts:
+        if part.weight == "share":
+            found[part.key] = found[part.key] * 2.0 ** halvings(sums.rows) / (sums.rows or 1)
     nodes, lost = (int(word) for word in words[64][:HEADER])
-    return nodes, lost, found, wrapped
+    return nodes, lost != 0, found, wrapped
 
 
 def _rungs(sums: Sums) -> dict[str, list[Part]]:

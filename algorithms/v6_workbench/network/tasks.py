@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import SHARED_FUNCTIONS
 from v6_workbench import registry
@@ -14,6 +16,7 @@ from v6_workbench.network import calls, server, submit
 from v6_workbench.network.calls import Call
 from v6_workbench.network.client import COMPLETED, KILLED, PENDING, UserClient, has_ended, is_job, status_of
 
+TIME = TypeAdapter(datetime)
 NAME = re.compile(r"v6-federated (\S+)")  # of a task that ``submit`` sent
 IMAGE = re.compile(r"(?:.*/)?v6-([^:@/]+)(?:[:@].*)?")  # of a task that was sent from elsewhere
 ROUNDS = re.compile(r"\S+, (\d+) rounds")  # description of a task that ``submit`` sent
@@ -215,5 +218,5 @@ def _user(client: UserClient, user: Mapping[str, Any] | None, names: dict[int, s
 
 def _time(text: str) -> datetime:
     """A time of the server, which is in UTC and does not say so."""
-    time = datetime.fromisoformat(text)
+    time = TIME.validate_python(text)  # Python 3.10 itself reads no fraction of one digit
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)

@@ -38,6 +38,7 @@ class Hospitals:
         parameters: d, of the model.
         blocks: hospitals of each block of a study.
         colluders: hospitals of a block that the study assumes to work with the server.
+        hospitals_a_person: N, at how many of them the study lets a person have rows.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Hospitals:
     parameters: int
     blocks: Sequence[int]
     colluders: int
+    hospitals_a_person: int = 1
 
     @property
     def held_out(self) -> int:
@@ -59,18 +61,20 @@ class Hospitals:
         """N, the rows that all hospitals train on."""
         return self.rows - self.held_out
 
-    def spread(self, shared: bool) -> float:
+    def spread(self, study: bool, shared: bool = True) -> float:
         """Say how much larger the noise of a sum over all hospitals is than that which hides a row.
 
         Args:
-            shared: whether the hospitals of a block share it in a study.
+            study: whether the hospitals are in a study.
+            shared: whether those of a block then share it.
 
         Returns:
             The factor.
         """
-        if not shared:
-            return math.sqrt(self.number)
-        return math.sqrt(sum(size / (size - self.colluders) for size in self.blocks))
+        N = self.hospitals_a_person if study else 1
+        if not (study and shared):
+            return math.sqrt(N * self.number)
+        return N * math.sqrt(sum(size / (size - self.colluders) for size in self.blocks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +199,8 @@ def _alternative(name: str, checked: Any, hospitals: Hospitals, study: bool = Tr
     plan = registry.central_of(METHOD).plan_of(checked)
     assert plan is not None
     # as ``Federation.one_noisy_sum`` has it; evaluations are sums over a block in any case
-    spread = hospitals.spread(study and plan.steps == checked.rounds)
+    shared = plan.steps == checked.rounds and (plan.rate == 1 or hospitals.hospitals_a_person == 1)
+    spread = hospitals.spread(study, shared)
     rows = plan.rate * hospitals.training
     deviation = plan.noise * spread * plan.clip / rows
     of_step = deviation * math.sqrt(hospitals.parameters) / plan.clip

@@ -7,6 +7,7 @@ nodes and central send each other is recorded as it was sent. ``second`` recompu
 import hashlib
 import itertools
 import json
+import math
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import pandas as pd
 import second
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central import preparation
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
@@ -28,11 +30,13 @@ from v6_federated.models import questions
 from v6_federated.models.questions import Asked
 from v6_federated.node import functions, masking
 from v6_federated.privacy.exact import Exact
+from v6_federated.privacy.secagg import transcript
 from v6_federated.privacy.sums import Change, Sums
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 
 VERSION = "1.0.0"  # of the code, as nodes say it in these runs
+NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}  # which JSON has not
 UNHEARD = ("keep_steps", "forget")  # not part of the protocol
 
 
@@ -49,15 +53,17 @@ class Recorder:
         name: of the run, from which its keys and secrets follow.
         private: private keys by public ones.
         tables: digests of the nodes' tables, by organization.
+        limits: what D has of their operators' limits, by organization.
         layouts: items of layouts by digest.
         given: what each request's values were, by organization and T.
-        kept: T of the request that saved what a node has loaded, by organization and T.
+        kept: T' of the request that saved what a node has loaded, by organization and T.
         calls: organization, message and answer, in order; the answer is None if the node has refused.
     """
 
     name: str
     private: dict[bytes, bytes] = field(default_factory=dict)
     tables: dict[int, bytes] = field(default_factory=dict)
+    limits: dict[int, str] = field(default_factory=dict)
     layouts: dict[str, Any] = field(default_factory=dict)
     given: dict[tuple[int, str], Any] = field(default_factory=dict)
     kept: dict[tuple[int, str], str] = field(default_factory=dict)
@@ -92,6 +98,7 @@ class Recorder:
 
         def digest_of(node: Any, folder: Any) -> bytes:
             self.tables[node.organization_id] = node.source.digest
+            self.limits[node.organization_id] = transcript.canonical(node.policy.deciding).decode()
             return table(node, folder)
 
         def items_of(declaration: Any, asked: Asked) -> Any:
@@ -132,9 +139,11 @@ class Recorder:
 def plain(value: Any) -> Any:
     """What a node adds up, as JSON: numbers in the order of an array's elements."""
     if isinstance(value, Exact):
-        return {"numbers": [hex(number) for number in value.numbers], "exponent": value.exponent}
+        zeros = min(((number & -number).bit_length() - 1 for number in value.numbers if number), default=0)
+        return {"numbers": [hex(number >> zeros) for number in value.numbers], "exponent": value.exponent + zeros}
     array = np.asarray(value.array if isinstance(value, Change) else value)
-    return (array.astype(np.int64) if array.dtype.kind == "b" else array).reshape(-1).tolist()
+    numbers = (array.astype(np.int64) if array.dtype.kind == "b" else array).reshape(-1).tolist()
+    return [number if math.isfinite(number) else NOT_FINITE[str(number)] for number in numbers]
 
 
 def table(k: int, n: int, gap: bool = False) -> pd.DataFrame:
@@ -149,8 +158,10 @@ def table(k: int, n: int, gap: bool = False) -> pd.DataFrame:
 
 
 @contextmanager
-def network(recorder: Recorder, package: str, K: int, study: bool, bands: int, gap: int = 0) -> Iterator[MockNetwork]:
-    """A mock network whose nodes have known secrets."""
+def network(
+    recorder: Recorder, package: str, K: int, study: str, bands: int = 0, gap: int = 0
+) -> Iterator[MockNetwork]:
+    """A mock network whose nodes have known secrets; ``study`` is its hospital_totals, or empty."""
     with tempfile.TemporaryDirectory() as folder, recorder.at_work():
         for k in range(1, K + 1):
             own = Path(folder) / f"node-{k}"
@@ -158,40 +169,47 @@ def network(recorder: Recorder, package: str, K: int, study: bool, bands: int, g
             (own / "secret").write_bytes(seed(recorder.name, "secret", k))
         tables = {k: table(k, 24 + 3 * k, gap=k == gap) for k in range(1, K + 1)}
         environment = {**TRUSTING, "V6_FEDERATED_SCORE_BANDS": str(bands)}
-        plan = StudyPlan(K) if study else None
+        plan = StudyPlan(K, hospital_totals=study) if study else None
         options = {"hospital_folder": folder, "study": plan, "environment": environment, "outcomes": recorder}
         with MockNetwork(package, tables, on_round=lambda row: None, **options) as made:
             recorder.folder = Path(folder)
             yield made
 
 
-def of_a_job(name: str, package: str, K: int, study: bool, bands: int = 0, **settings: Any) -> dict[str, Any]:
+def of_a_job(
+    name: str, package: str, K: int, study: str, bands: int = 0, fails: bool = False, **settings: Any
+) -> dict[str, Any]:
     """A job that central runs."""
     recorder = Recorder(name)
     with network(recorder, package, K, study, bands) as nodes:
-        nodes.run(aggregation="pinned" if study else "masked", **settings)
+        try:
+            nodes.run(aggregation="pinned" if study else "masked", **settings)
+        except CollectResultsError:
+            assert fails
+        else:
+            assert not fails
         return described(recorder, nodes, study, bands)
 
 
 def of_requests() -> dict[str, Any]:
     """Requests that nodes repeat, refuse, or cannot answer: node 3 lacks a value."""
     recorder, K = Recorder("requests"), 4
-    with network(recorder, "v6_pca", K, study=True, bands=0, gap=3) as nodes:
-        for make in (_unconfirmed, _asked_again):
+    with network(recorder, "v6_pca", K, "hidden", gap=3) as nodes:
+        for make in (_unconfirmed, _of_hospitals, _asked_again):
             make(recorder, nodes)
-        return described(recorder, nodes, study=True, bands=0)
+        return described(recorder, nodes, "hidden", bands=0)
 
 
 class Caller:
     """A central that sends what it is told to."""
 
-    def __init__(self, nodes: MockNetwork, key: str) -> None:
+    def __init__(self, nodes: MockNetwork, key: str, totals: str = "hidden") -> None:
         data = {"label": "ill", "features": ["age", "dose"], "classes": None, "holdout": 0.0, "preprocess": []}
         data |= {"categories": [], "supervised": False, "regression": False}
         self.nodes, self.tags, self.rows = nodes, {}, None
         self.job = {"method": "pca", "key": key, "seed": 0, "participants": [*nodes.nodes], "evaluators": []}
         self.job |= {"rounds": None, "model": None, "data": data, "minimum_rows": None, "precision": "float32"}
-        self.job |= {"aggregation": "pinned", "privacy": None}
+        self.job |= {"aggregation": "pinned", "privacy": None, "hospital_totals": totals}
         self.entries = [self.call(k, "describe", raw=False)["entry"] for k in nodes.nodes]
 
     def call(self, k: int, function: str, round_: int = 0, job: Any = None, **arguments: Any) -> Any:
@@ -228,6 +246,15 @@ def _unconfirmed(recorder: Recorder, nodes: MockNetwork) -> None:
     assert refused == [None] * 5
 
 
+def _of_hospitals(recorder: Recorder, nodes: MockNetwork) -> None:
+    """A sum of hospitals, which the study does not answer, whatever the job says of it."""
+    central = Caller(nodes, seed("requests", "hospitals")[:16].hex(), "told")
+    assert all([central.confirm(k, central.entries) for k in nodes.nodes])
+    levels = central.asked(1, "fit_step", statistic="levels", counts=True, columns=["ill"], known={"ill": ["0", "1"]})
+    assert central.call(1, "fit_step", **levels) is None
+    assert all([central.call(k, "count_rows", **central.asked(1, "count_rows")) for k in nodes.nodes])
+
+
 def _asked_again(recorder: Recorder, nodes: MockNetwork) -> None:
     central = Caller(nodes, seed("requests", "job")[:16].hex())
     assert all([central.confirm(k, central.entries) for k in nodes.nodes])
@@ -250,14 +277,15 @@ def _asked_again(recorder: Recorder, nodes: MockNetwork) -> None:
         assert all(central.call(k, function, **arguments) for k in nodes.nodes)
 
 
-def described(recorder: Recorder, nodes: MockNetwork, study: bool, bands: int) -> dict[str, Any]:
+def described(recorder: Recorder, nodes: MockNetwork, study: str, bands: int) -> dict[str, Any]:
     """The run: what is given, and what was sent."""
     hello = {k: a for k, m, a in recorder.calls if m["method"] == "describe"}
     members = []
     for k in nodes.nodes:
         private = {"s": recorder.of(hello[k]["entry"]["S"])}
         secret = (recorder.folder / f"node-{k}" / "secret").read_bytes().hex()
-        members.append({"organization": k, "secret": secret, **private, "table": recorder.tables[k].hex()})
+        own = {"table": recorder.tables[k].hex(), "limits": recorder.limits[k]}
+        members.append({"organization": k, "secret": secret, **private, **own})
     text = (recorder.folder / "node-1" / "study.json").read_text() if study else "null"
     requests: list[dict[str, Any]] = []
     layouts: dict[str, str] = {}  # by function, the latest that it has
@@ -285,12 +313,16 @@ def described(recorder: Recorder, nodes: MockNetwork, study: bool, bands: int) -
 
 
 def runs() -> list[dict[str, Any]]:
-    """The runs: all kinds of sums; a node that keeps something from round to round, and numbers that wrap; refusals."""
+    """The runs: all kinds of sums; nodes that keep something, and numbers that wrap; numbers of any size; refusals."""
     settings = {"label": "ill", "classes": [0, 1], "rounds": 3}
+    of_numbers = {"label": "dose", "model": "linear", "loss": "squared", "rounds": 2, "holdout": 0.25}
+    of_numbers |= {"epochs": 2, "lr": 1e-4}
     steps = {"preprocess": ["standardize", "pca:1"], "holdout": 0.25, "lr": 1e6}
     return [
-        of_a_job("fedavg", "v6_fedavg", 4, study=True, bands=2, **settings, **steps),
-        of_a_job("scaffold", "v6_scaffold", 3, study=False, **settings, holdout=0, lr=1e5, lr_decay_round=0.01),
+        of_a_job("fedavg", "v6_fedavg", 4, "told", bands=2, **settings, **steps),
+        of_a_job("scaffold", "v6_scaffold", 3, "", **settings, holdout=0, lr=1e5, lr_decay_round=0.01),
+        of_a_job("regression", "v6_fedavg", 3, "", **of_numbers),
+        of_a_job("infinite", "v6_fedavg", 3, "", fails=True, **settings, holdout=0, epochs=2, lr=1e300),
         of_requests(),
     ]
 
@@ -304,7 +336,7 @@ def replayed(run: Any, module: Any) -> tuple[list[dict[str, Any]], dict[int, Any
     for given in run["nodes"]:
         own = (bytes.fromhex(given[name]) for name in ("secret", "s"))
         said = (run[name] for name in ("study.json", "minimum", "version", "bands", "database"))
-        nodes[given["organization"]] = module.Node(given["organization"], *own, *said)
+        nodes[given["organization"]] = module.Node(given["organization"], *own, *said, given["limits"].encode())
     tables = {given["organization"]: bytes.fromhex(given["table"]) for given in run["nodes"]}
     centrals: dict[str, Any] = {}
     requests = []

@@ -287,7 +287,8 @@ def words_of(payload, bits, size):
 def one_form(job):
     """The job as T binds it."""
     data = {name: value for name, value in job["data"].items() if name not in SELDOM or value}
-    return {"aggregation": "plain", "privacy": None, **job, "data": data}
+    said = {name: value for name, value in job.items() if name != "hospital_totals" or value}
+    return {"aggregation": "plain", "privacy": None, **said, "data": data}
 
 
 def told(job):
@@ -296,7 +297,8 @@ def told(job):
     names = ("label", "features", "classes", "categories", "holdout", "supervised", "regression")
     more = ("subgroup", "levels", "offset", "weights", "event", "time")
     of_data = {name: data.get(name) or None if name in more else data.get(name) for name in (*names, *more)}
-    return canonical([job[name] for name in ("method", "seed", "participants", "minimum_rows", "privacy")] + [of_data])
+    said = [job[name] for name in ("method", "seed", "participants", "minimum_rows", "privacy")]
+    return canonical([*said, job.get("hospital_totals") or "", of_data])
 
 
 def check_sums(sums, items):
@@ -338,22 +340,26 @@ def sizes(found):
     return of[32], 2 + of[64] + sum(len(part["checks"]) for part in found)
 
 
+def halvings(N):
+    """The least L for which 2^L >= N."""
+    return (N - 1).bit_length()
+
+
 def weighted(weight, values, given, n, N, K):
     """Float64 throughout."""
     kind, _, divisor = weight.partition("/")
     if kind == "share":
-        return [x * (n / N) for x in values]
+        return [x * n * 2.0 ** -halvings(N) for x in values]
     if kind == "equal":
         x = K * given[divisor][0] if divisor else K
         return [value / x if x else value * 0 for value in values]
     return [x * n for x in values] if kind == "rows" else list(values)
 
 
-def encode_exact(part, numbers, exponent):
-    """Of whole numbers of 2^exponent: rounded once."""
-    step = 2 ** (part["exponent"] - 56 - exponent)
-    pairs = [divmod(int(number, 16), step) for number in numbers]
-    return [(whole + round(rest / step)) % 2**64 for whole, rest in pairs]
+def exact(weight, numbers, exponent, N):
+    """Of whole numbers of 2^exponent, sums over the node's rows: what is rounded once."""
+    exponent -= halvings(N) if weight == "share" else 0
+    return [Fraction(int(number, 16)) * Fraction(2) ** exponent for number in numbers]
 
 
 def node_words(found, given, n, N, K, secret, T):
@@ -364,7 +370,8 @@ def node_words(found, given, n, N, K, secret, T):
     for part in found:
         values = given.get(part["name"])
         if isinstance(values, dict):
-            words = encode_exact(part, values["numbers"], values["exponent"])
+            values = exact(part["weight"], values["numbers"], values["exponent"], N)
+            words = encode(part, values)
         elif part["exponent"] is None:
             words = encode(part, values)
         else:
@@ -382,22 +389,23 @@ def node_words(found, given, n, N, K, secret, T):
 def noise_words(found, secret, T):
     """What a node adds that cannot compute its part."""
     of32, of64 = sizes(found)
-    return mask(secret, T, 32, of32), [1, 1, *mask(secret, T, 64, of64)[2:]]
+    return mask(secret, T, 32, of32), [1, *mask(secret, T, 64, of64)[1:]]
 
 
 class Node:
     """A node, as far as the protocol goes. What its operator has set, and what it computes from rows, is given."""
 
-    def __init__(self, organization, secret, s, study, minimum, version, bands, database):
+    def __init__(self, organization, secret, s, study, minimum, version, bands, database, limits):
         self.organization, self.secret, self.s, self.study = organization, secret, s, study_of(study)
         self.minimum, self.version, self.bands, self.database = minimum, version, bands, database
+        self.limits = limits
         self.jobs, self.log, self.steps = {}, {}, {}
 
     def hello(self, message, e, table):
         job = message["kwargs"]["job"]
         known = self.jobs.setdefault(job["key"], {})
         if not known:
-            D = secret_of(self.secret, "db", enc(job["key"], table))
+            D = secret_of(self.secret, "db", enc(job["key"], table, self.limits))
             entry = {"S": public(self.s).hex(), "E": public(e).hex(), "D": D.hex(), "version": self.version}
             block = []
             if self.study is not None:
@@ -405,7 +413,8 @@ class Node:
                 block = next(S for S in of if entry["S"] in S)
             known |= {"entry": entry, "block": block, "e": e, "D": D, "K": {}, "last": 0, "failed": False}
         mode = "masked" if self.study is None else "pinned"
-        return {"mode": mode, "entry": known["entry"], "block": known["block"], "score_bands": self.bands}
+        said = {"mode": mode, "entry": known["entry"], "block": known["block"], "score_bands": self.bands}
+        return said | ({} if self.study is None else {"hospital_totals": self.study["hospital_totals"]})
 
     def _study(self, job):
         return H("masked", job) if self.study is None else study_digest(self.study)
@@ -430,14 +439,17 @@ class Node:
             if peer != own and peer not in known["K"]:
                 known["K"][peer] = pair(self.s, known["e"], peer, E, study, job["key"])
         tags = {peer.hex(): tag(K, own, peer, known["R"]).hex() for peer, K in known["K"].items()}
-        return {"tags": tags} | ({} if self.study is None else {"colluders": self.study["colluders"]})
+        assumed = ("colluders", "hospitals_a_person")
+        return {"tags": tags} | ({} if self.study is None else {name: self.study[name] for name in assumed})
 
     def answer(self, message, items, given, n, kept):
-        """Of items of its own code, what the function has computed (None: it failed), its rows, T of what it loaded."""
+        """Of its own code's items, what the function has computed (None: it failed), its rows, T' of what it loaded."""
         arguments = dict(message["kwargs"])
         job, round_, sums = (arguments.pop(name) for name in ("job", "round", "sums"))
         payload = arguments.pop("arrays", None)
         units = check_sums(sums, items)
+        hidden = self.study is not None and self.study["hospital_totals"] == "hidden"
+        refuse_unless(not hidden or {additive for *_, additive in items} <= {"row", "nothing"})
         refuse_unless("agreed" in self.jobs.get(job["key"], {}))
         known, own = self.jobs[job["key"]], public(self.s)
         R = known["R"]
@@ -464,11 +476,13 @@ class Node:
             refuse_unless(sums["seq"] > known["last"])
             known["last"] = sums["seq"]
         found, noise = parts(items, units), secret_of(self.secret, "noise", T)
+        q32, q64 = noise_words(found, noise, T)
         known["failed"] |= given is None
-        if known["failed"]:
-            q32, q64 = noise_words(found, noise, T)
-        else:
-            q32, q64 = node_words(found, given, n, sums["rows"], len(known["K"]) + 1, noise, T)
+        if not known["failed"]:
+            try:
+                q32, q64 = node_words(found, given, n, sums["rows"], len(known["K"]) + 1, noise, T)
+            except (OverflowError, ValueError):  # a number is not finite
+                known["failed"] = True
         kept_T = H("kept", T, kept)
         y = [masked(q, own, known["K"], kept_T, bits) for q, bits in ((q32, 32), (q64, 64))]
         said = {
@@ -514,7 +528,7 @@ class Central:
         return {"seq": self.seq, "block": first, "rows": rows, "layout": digest, "units": units, "tags": tags}
 
     def opened(self, function, first, items, sums, answers):
-        """The number of nodes, of those that have failed, and if none has, the sums and what has wrapped."""
+        """The number of nodes, whether some have failed, and if none has, the sums and what has wrapped."""
         T = {said["T"] for said in answers}
         refuse_unless(len(T) == 1)
         found = parts(items, sums["units"])
@@ -525,7 +539,7 @@ class Central:
         nodes, failed = words[64][:2]
         refuse_unless(nodes == len(self.rosters[first]))
         if failed:
-            return {"nodes": nodes, "failed": failed}
+            return {"nodes": nodes, "failed": True}
         at, raw, result = {32: 0, 64: 2}, {}, {}
         for part in found:
             raw[part["key"]] = words[part["bits"]][at[part["bits"]] : at[part["bits"]] + part["size"]]
@@ -547,6 +561,9 @@ class Central:
             total = sum(x * f for x, f in zip(result[part["key"]], of_T, strict=True))
             if any(differs(part["exponent"], e, total, value) for e, value in checked):
                 wrapped.append(part["key"])
+        for part in found:
+            if part["weight"] == "share":
+                result[part["key"]] = [x * 2.0 ** halvings(sums["rows"]) / sums["rows"] for x in result[part["key"]]]
         self.tags.pop(first, None)
         if not wrapped:
             self.rows.setdefault(first, result["one n"][0])
@@ -556,7 +573,7 @@ class Central:
                 self.units[key] = [64, 10 if part["bits"] == 32 else part["exponent"] + 40]
             elif part["checks"] and not wrapped:
                 self._next(key, max(map(abs, result[part["key"]])))
-        return {"nodes": nodes, "failed": failed, "sums": result, "wrapped": wrapped}
+        return {"nodes": nodes, "failed": False, "sums": result, "wrapped": wrapped}
 
     def _next(self, key, largest):
         e = min(max(math.ceil(math.log2(largest)) + 3, -40), 40) if largest else -40

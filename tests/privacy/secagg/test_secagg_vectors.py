@@ -7,7 +7,7 @@ import node_runs
 import pytest
 import second
 
-RUNS = ("fedavg", "scaffold", "requests")
+RUNS = ("fedavg", "scaffold", "regression", "infinite", "requests")
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +88,16 @@ def test_runs_have_every_kind_of_part_and_every_kind_of_answer(vectors):
             for found in asked["answers"].values():
                 values = (found.get("given") or {}).get("values") or {}
                 kinds |= {"exact" for value in values.values() if isinstance(value, dict)}
+                kinds |= {number for value in values.values() for number in value if isinstance(number, str)}
                 answers |= {"refused" if found["answer"] is None else "kept" if found.get("kept") else "answered"}
             kinds |= {f"{bits} bits" for bits, _ in asked["message"]["kwargs"].get("sums", {}).get("units", ())}
             opened = made.get("opened", {})
             answers |= {what for what in ("failed", "wrapped") if opened.get(what)}
     assert answers == {"refused", "answered", "kept", "failed", "wrapped"}
     assert kinds >= {
-        ("one", "NoneType"), ("one", "int"), ("one", "list"), ("one", "any"), ("rows", "int"),
+        ("one", "NoneType"), ("one", "int"), ("one", "list"), ("one", "any"), ("rows", "int"), ("rows", "any"),
         ("share", "mean"), ("equal", "mean"), ("equal/travelled", "mean"), "exact", "32 bits", "64 bits",
+        "Infinity", "NaN",
     }  # fmt: skip
 
 

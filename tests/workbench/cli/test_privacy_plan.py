@@ -50,6 +50,17 @@ def test_noise_against_signal(call, asked):
     assert few["gradient_deviation"] == pytest.approx(few["plan"]["noise"] * 2 / (0.1 * 80) / math.sqrt(4))
 
 
+def test_noise_grows_with_the_hospitals_at_which_a_person_may_be(call):
+    one, two = (named(call(*SMALL, "--hospitals-a-person", N)[1]) for N in (1, 2))
+    factor = {name: two[name]["gradient_deviation"] / it["gradient_deviation"] for name, it in one.items()}
+    assert factor["FedSGD in a study"] == pytest.approx(2) and factor["FedSGD without a study"] == pytest.approx(1)
+    assert factor["FedAvg, sampling=0.1"] == pytest.approx(2**0.5)
+    drawn = "FedSGD in a study, sampling=0.1"  # shared by four, three of whom are honest; or each its own
+    assert factor[drawn] == pytest.approx(2**0.5 / (1 / 3) ** 0.5)
+    status, _, err = call(*SMALL, "--hospitals-a-person", 5)
+    assert status == 2 and "--hospitals-a-person 5 must be from 1 to 4" in err
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_noise_of_the_accuracy_is_that_of_a_job(classes, call, tmp_path):
     rows = table(400, seed=1)[["x0", "x1", "label"]]

@@ -58,6 +58,9 @@ class PlanOptions:
     classes: Annotated[int, Option("classes of the label ({default})", "C")] = 2
     holdout: Annotated[float, Option("share of rows that are held out ({default})", "SHARE")] = 0.2
     block: Annotated[int | None, Option("hospitals of a block of the study (as run --study deals them)", "N")] = None
+    hospitals_a_person: Annotated[
+        int, Option("at how many hospitals the study lets a person have rows ({default})", "N")
+    ] = 1
     out: Annotated[Path | None, Option(f"folder for a picture, {PICTURE}", "DIR")] = None
 
 
@@ -78,6 +81,7 @@ def run(options: PlanOptions) -> int:
         parameters=options.parameters,
         blocks=[len(block) for block in blocks],
         colluders=assumed_colluders(everybody),
+        hospitals_a_person=options.hospitals_a_person,
     )
     asked = {name: getattr(options, name) for name in SETTINGS}
     found = noise.alternatives(asked, hospitals)
@@ -121,6 +125,11 @@ def _check(options: PlanOptions) -> None:
     for name, least in (("hospitals", 1), ("parameters", 1), ("classes", 2)):
         if (value := getattr(options, name)) < least:
             raise SafeError(f"--{name} {value} must be {least} or more")
+    if not 1 <= options.hospitals_a_person <= options.hospitals:
+        raise SafeError(
+            f"--hospitals-a-person {options.hospitals_a_person} must be from 1 to {options.hospitals}, the number of "
+            "hospitals"
+        )
     if not 0 <= options.holdout < 1:
         raise SafeError(f"--holdout {options.holdout:g} must be from 0 to below 1, for example 0.2")
     if options.rows < FEWEST * options.hospitals:
