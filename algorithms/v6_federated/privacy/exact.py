@@ -330,7 +330,7 @@ class _Sum:
     def _settle(self) -> None:
         for (k, l), each in self._now.items():
             for m in range(k + l - 1):
-                part = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))
+                part: Array = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))  # type: ignore[assignment]
                 if m >= self._slices:
                     self._total = self._total << (self._digits * (m + 1 - self._slices))
                     self._slices = m + 1
@@ -363,7 +363,8 @@ class _Cut:
         """The slices of some rows after the other (k, c, rows); the next ones overwrite them."""
         c, n = self._columns.shape
         by, more = np.ldexp(1.0, self._digits - self.first)[:, None], 2.0**self._digits
-        room, at = np.empty((c, min(n, self._rows))), np.empty((SLICES, c, min(n, self._rows)))
+        room = np.empty((c, min(n, self._rows)))
+        at: Array = np.empty((SLICES, *room.shape))
         for start in range(0, n, self._rows):
             columns, k = self._columns[:, start : start + self._rows], 0
             rest = np.multiply(columns, by, out=room[:, : columns.shape[1]])
