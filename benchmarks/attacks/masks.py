@@ -1,5 +1,6 @@
 """Attacks on the masks themselves: who sees single answers, and what a server that lies can do about it."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from benchmarks.attacks.researcher import TARGET, Failed, Outcome, Refused, Rese
 from benchmarks.attacks.transport import Agreed, Participant
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
+from v6_federated.privacy import exact
 from v6_federated.privacy.secagg import keys, study
 from v6_federated.privacy.secagg.study import Hospital
 from v6_federated.privacy.summands import FIRST
@@ -88,7 +90,9 @@ def largest_value(researcher: Researcher) -> Outcome:
 
     def overflows(bound: float) -> bool:
         name = "scale" if researcher.epsilon else "standardize"
-        data["preprocess"] = [standardize(np.zeros(1), np.array([bound / LARGEST]), name)]
+        most = LARGEST if researcher.mode == "plain" else math.sqrt(exact.MOST)  # of a row, where sums are exact
+        once = np.array([math.sqrt(bound / most)])  # no step may divide by less than 1e-30
+        data["preprocess"] = [standardize(np.zeros(1), once, name)] * 2
         try:
             researcher.ask(METHOD, "client_update", data=data, **request)
             return False

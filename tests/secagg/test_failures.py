@@ -1,7 +1,7 @@
-"""What a block tells by whether some node could not compute its part: one answer a job, which a job can ask for at will.
+"""What a block tells by whether some node could not compute its part: one bit a job.
 
-Each attack halves a bound that the request chooses. Without its cure, it finds a number of the hospital whose own is the
-largest, or the smallest. With it no bound makes a node fail.
+Each attack halves a bound that the request chooses. Without its cure, it finds a number of the hospital whose own is
+the largest, or the smallest. With it no bound makes a node fail.
 """
 
 import itertools
@@ -166,3 +166,20 @@ def test_a_minibatch_that_any_hospital_may_have_counts_as_enough_rows(weights):
         rows = rng.choice(weights, least, p=rng.dirichlet(np.full(len(weights), 0.3)))
         assert rows.sum() ** 2 / np.square(rows).sum() >= policy.minimum_batch - 1e-9
     assert policy.least_batch([1.0, 1.0]) == policy.minimum_batch
+
+
+@pytest.mark.parametrize(("weight", "says"), [(1e-3, ""), (1e-9, "with these class_weights the study's rows count as")])
+def test_weights_of_classes_are_checked_over_the_study(weight, says, tmp_path):
+    """At a hospital with 9 ill patients the rows may count as 9, as long as those of the study are enough."""
+    few = tables()
+    options = {"hospital_folder": tmp_path, "study": StudyPlan(4, schema=SCHEMA), "environment": CAREFUL}
+    if says:
+        few = {k: pd.concat([t[t.ill == 0], t[t.ill == 1][:2]]) for k, t in few.items()}
+        options["environment"] = CAREFUL | {"V6_FEDERATED_CLASSES": "*"}
+    with MockNetwork("v6_fedavg", few, **options) as network:
+        asked = {"label": "ill", "rounds": 2, "holdout": 0.0, "class_weights": {"0": weight}}
+        if says:
+            with pytest.raises(Exception, match=says):
+                network.run(**asked)
+        else:
+            assert len(network.run(**asked)["history"]) == 2
