@@ -6,7 +6,7 @@ node does not), and sends what leads to the answer that it wants. A lie that end
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -137,7 +137,8 @@ class Watched:
 
     def __init__(self, analysis: str, outcomes: Any) -> None:
         self._outcomes = outcomes or (lambda organization, message: CallOutcome(1.0))
-        self._measures, self._over = (OF_GLM, "rows") if analysis == GLM else (OF_COX, "events")
+        self._measures: Sequence[str] = OF_GLM if analysis == GLM else OF_COX
+        self._over = "rows" if analysis == GLM else "events"
         self.longest = dict[int, float]()  # g^T H^-1 g over the rows or events, by organization: the largest of the job
 
     def __call__(self, organization: int, message: Mapping[str, Any]) -> CallOutcome:

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -93,7 +94,7 @@ def download(name: str, folder: Path) -> Path:
 
 def images(name: str, folder: Path, home: str | None = None, digests: Sequence[str] | None = None) -> Path:
     """``NAME.npz``: x_train, y_train, x_test, y_test."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for (key, file), expected in zip(FILES.items(), digests or SHA256[name], strict=True):
         arrays[key] = _array(_checked((home or HOMES[name]) + file, expected, gzip.decompress))
     part = folder / f"{name}.part.npz"

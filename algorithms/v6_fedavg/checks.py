@@ -54,7 +54,9 @@ def of_hospitals(settings: Any) -> str:
         return f"loss=cox compares the rows of each hospital; {RISK_SETS}"
     if settings.clip is not None:
         one = training_plan(settings).steps == settings.rounds
-        return "" if one else f"each step adds noise to a hospital's own model; {ONE_STEP}, and set steps_per_epoch=1"
+        return (
+            "" if one else "each step adds noise to a hospital's own model; set epochs=1 and steps_per_epoch=1 (FedSGD)"
+        )
     if not one_step(settings):
         return f"after several local steps a model is no sum over rows; {ONE_STEP}"
     spec = models.parse(settings.named_model)

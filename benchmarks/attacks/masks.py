@@ -1,5 +1,6 @@
 """Attacks on the masks themselves: who sees single answers, and what a server that lies can do about it."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from benchmarks.attacks.researcher import TARGET, Failed, Outcome, Refused, Rese
 from benchmarks.attacks.transport import Agreed, Participant
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
+from v6_federated.privacy import exact
 from v6_federated.privacy.secagg import keys, study
 from v6_federated.privacy.secagg.study import Hospital
 from v6_federated.privacy.summands import FIRST
@@ -78,42 +80,39 @@ def curious(researcher: Researcher) -> Outcome:
 def largest_value(researcher: Researcher) -> Outcome:
     """A step divides a column by so little that values above a bound overflow: can the node compute? Halve the bound.
 
-    Where a node may not refuse, it adds noise, and how many nodes did so shows once a job.
+    Where a node may not refuse, it adds noise, and that some node of the block did so shows once a job.
     """
     column = researcher.features[researcher.finest()]
-    maxima = sorted(researcher.tables[k][column].max() for k in researcher.block)
+    largest = max(researcher.tables[k][column].max() for k in researcher.block)
     data: dict[str, Any] = {"features": [column]}
     request: dict[str, Any] = {"model": {"name": "logreg"}, "arrays": {"weights": np.zeros(2)}, "local": {}}
     researcher.moments()
 
-    def overflows(bound: float) -> int:
+    def overflows(bound: float) -> bool:
         name = "scale" if researcher.epsilon else "standardize"
-        data["preprocess"] = [standardize(np.zeros(1), np.array([bound / LARGEST]), name)]
+        most = LARGEST if researcher.mode == "plain" else math.sqrt(exact.MOST)  # of a row, where sums are exact
+        once = np.array([math.sqrt(bound / most)])  # no step may divide by less than 1e-30
+        data["preprocess"] = [standardize(np.zeros(1), once, name)] * 2
         try:
             researcher.ask(METHOD, "client_update", data=data, **request)
-            return 0
+            return False
         except Failed:
-            return researcher.failed
+            return True
         except Refused as error:
             if researcher.spent:
                 raise
             assert "infinite" in str(error)
-            return 1
+            return True
 
-    found = list[float]()
-    for i in range(len(maxima)):
-        low, high = 0.0, 1e5
-        while high - low > 1e-7 * high:
-            middle = (low + high) / 2
-            if overflows(middle) > i:
-                low = middle
-            else:
-                high = middle
-        found.append(high)
-    right = int(np.isclose(sorted(found), maxima, rtol=1e-6).sum())
-    return Outcome(
-        right, len(maxima), "largest values", researcher.tasks, len(found), None, researcher.last_words(right)
-    )
+    low, high = 0.0, 1e5
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        if overflows(middle):
+            low = middle
+        else:
+            high = middle
+    right = int(np.isclose(high, largest, rtol=1e-6))
+    return Outcome(right, 1, "largest values", researcher.tasks, 1, None, researcher.last_words(right))
 
 
 def description(researcher: Researcher) -> Outcome:

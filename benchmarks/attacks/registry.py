@@ -503,9 +503,9 @@ ATTACKS = (
         "A step divides a column by so little that values above a bound overflow. Can the node compute? Halve the "
         "bound.",
         masks.largest_value,
-        why="With plain answers a node says that it refuses. Under masks it adds noise, and how many nodes did shows, "
-        "once a job. So the researcher begins a job for each question, and learns the largest values of the block, but "
-        "not whose they are.",
+        why="With plain answers a node says that it refuses. Under masks it adds noise, and that some node did shows, "
+        "once a job. So the researcher begins a job for each question, and learns the largest value of the block, but "
+        "not whose it is.",
     ),
     Attack(
         "description of one hospital",

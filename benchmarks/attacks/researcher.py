@@ -108,7 +108,7 @@ class Researcher:
         small: whether an attack should do little, as a test.
         tasks: requests to nodes so far.
         refusal: the last refusal.
-        failed: how many nodes could not compute their part of the last sum.
+        failed: whether some nodes could not compute their part of the last sum.
         plan: what the researcher reserves of a budget: all of it, for as many steps and evaluations as the attack asks.
         spent: whether nodes have refused because the budget is used up.
     """
@@ -119,7 +119,7 @@ class Researcher:
     colluding: Sequence[int] = ()
     tasks: int = 0
     refusal: str = ""
-    failed: int = 0
+    failed: bool = False
     plan: Plan | None = None
     spent: bool = False
     _networks: dict[str, MockNetwork] = field(default_factory=dict)
@@ -311,7 +311,7 @@ class Researcher:
         found = self._agreed.get((package, key, told))
         if found is None or found.seq >= transport.A_JOB or self.failed:
             found = self._agreed[package, key, told] = transport.agree(self, package, self.members, key=key, job=job)
-            self.failed = 0
+            self.failed = False
         return found
 
     def sums(
@@ -434,7 +434,7 @@ class Researcher:
         nodes, self.failed, found = agreed.opened(sums, answers)
         assert nodes == len(self.block), "masks are left"
         if self.failed and self.plan is not None:
-            self.failed, self.spent = 0, True
+            self.failed, self.spent = False, True
             self.refusal = f"organization {TARGET}: {NOISE_ALONE}"
             raise Refused(self.refusal)
         n = int(found["one n"])
@@ -459,7 +459,7 @@ class Researcher:
 
     def _check_failed(self) -> None:
         if self.failed:
-            raise Failed(f"{self.failed} of the nodes could not compute their part of the sum")
+            raise Failed("some nodes could not compute their part of the sum")
 
     def _moments(self, package: str, job: Mapping[str, Any], settings: dict[str, Any]) -> Answer:
         """Sums about zero tell the mean; sums about the mean tell the squares."""

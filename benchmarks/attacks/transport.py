@@ -110,7 +110,7 @@ class Agreed:
         """The entries of all participants."""
         return [entry.to_json() for entry in [*self.entries.values(), *(p.entry for p in self.invented)]]
 
-    def opened(self, sums: Sums, answers: Mapping[int, Mapping[str, Any]]) -> tuple[int, int, dict[str, np.ndarray]]:
+    def opened(self, sums: Sums, answers: Mapping[int, Mapping[str, Any]]) -> tuple[int, bool, dict[str, np.ndarray]]:
         """Add up the members' answers and take away the masks whose keys are known.
 
         Args:
@@ -118,7 +118,7 @@ class Agreed:
             answers: masked answers by member.
 
         Returns:
-            How many nodes the sum is over (nonsense if masks are left), how many could not compute, and the sums.
+            How many nodes the sum is over (nonsense if masks are left), whether some could not compute, and the sums.
         """
         T = b""
         words = dict[int, np.ndarray]()

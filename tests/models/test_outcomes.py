@@ -157,7 +157,7 @@ def test_what_nodes_with_limits_measure():
 
 def test_a_row_cannot_outweigh_all_others_in_an_evaluation_with_limits():
     """A crafted count's model, with a forged mean: one row's exponential would be the sum."""
-    model = models.build({**spec("poisson"), "loss": {"name": "poisson", "mean": 1e100}})
+    model = models.build({**spec("poisson"), "loss": {"name": "poisson", "mean": 9e29}})
     crafted = np.array([1000.0, 0, 0, 0], np.float32)
     rows = Rows(X, COUNT)
     most = outcomes.Count(mean=COUNT.mean()).within_reach(np.array([np.inf]), COUNT)[0]
@@ -173,6 +173,8 @@ def test_a_row_cannot_outweigh_all_others_in_an_evaluation_with_limits():
     [
         ({"loss": {"name": "squared", "mean": 0.0, "scale": 0.0}}, "a malformed loss"),
         ({"loss": {"name": "squared", "mean": math.nan, "scale": 1.0}}, "a malformed loss"),
+        ({"loss": {"name": "squared", "mean": 1e30, "scale": 1.0}}, "a malformed loss"),
+        ({"loss": {"name": "squared", "mean": 0.0, "scale": 1e-31}}, "a malformed loss"),
         ({"loss": {"name": "squared", "mean": 0.0, "scale": 1.0, "guard": 1}}, "a malformed loss"),
         ({"loss": {"name": "poisson", "mean": -1.0}}, "a malformed loss"),
         ({"loss": {"name": "hinge"}}, "a malformed loss"),

@@ -43,7 +43,7 @@ def step(researcher, parameters, **data):
 
 @pytest.mark.parametrize("share", [0.999, 1.001])
 def test_whether_values_overflow_after_a_step_follows_from_the_schema(researcher, share):
-    """A step divides so that only the largest value is too large: how many nodes fail told where that value is."""
+    """A step divides so that only the largest value is too large: whether a node fails told where that value is."""
     column = researcher.features[researcher.finest()]
     largest = max(table[column].max() for table in researcher.tables.values())
     divide = standardize(np.zeros(1), np.array([largest * share / LARGEST]), "scale")

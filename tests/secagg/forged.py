@@ -139,8 +139,8 @@ class Central:
         arrays = codec.encode({"weights": np.zeros(5) if weights is None else np.asarray(weights, dtype=float)})
         return self.ask(k, "client_update", seq, local={**LOCAL, **arguments}, arrays=arrays, **sent)
 
-    def opened(self, answers: Sequence[dict[str, Any]]) -> tuple[int, int, dict, list]:
-        """The number of nodes, how many have failed, the sums, and the parts that have wrapped."""
+    def opened(self, answers: Sequence[dict[str, Any]]) -> tuple[int, bool, dict, list]:
+        """The number of nodes, whether some have failed, the sums, and the parts that have wrapped."""
         words = {}
         for bits in (32, 64):
             found = [codec.decode_words(a[f"y{bits}"], f"uint{bits}", self.asked.words(bits)) for a in answers]

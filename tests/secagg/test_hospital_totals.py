@@ -331,3 +331,15 @@ def test_a_careful_study_fits_costs_as_nodes_without_masks_do(link, tmp_path):
         plain = network.run(**settings)
     for ours, theirs in zip(found["coefficients"], plain["coefficients"], strict=True):
         np.testing.assert_allclose(ours["estimate"], theirs["estimate"], rtol=1e-6)
+
+
+def test_with_noise_a_network_is_answered_if_its_hospitals_send_one_sum_a_round():
+    """Of whole numbers, with noise that hides how they are rounded."""
+    tables = {k: table[["drug", "ill"]] for k, table in hospitals().items()}
+    plan = study("hidden", Schema((Column("drug", "number", 0, 1),), "ill", (0, 1)))
+    job = {"model": "fnn:hidden=2", "rounds": 1, "clip": 1, "epsilon": 3, "aggregation": "pinned"}
+    with MockNetwork("v6_fedavg", tables, environment=TRUSTING, study=plan) as network:
+        result = network.run(steps_per_epoch=1, **job)
+        assert "stopped" not in result and result["privacy"]["hospital_totals"] == "hidden"
+        with pytest.raises(Exception, match="own model; set epochs=1 and steps_per_epoch=1"):
+            network.run(steps_per_epoch=1, epochs=2, **job)

@@ -505,7 +505,7 @@ def test_the_rows_of_one_node_cannot_be_bisected(tmp_path):
 
 
 def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
-    """Forty such requests would tell one hospital's largest value. Only how many nodes have failed is in the sum."""
+    """Forty such requests would tell one hospital's largest value. Only that some node has failed is in the sum."""
     with central("pinned", tmp_path) as lying:
         lying.job["data"] = {**lying.job["data"], "holdout": 0.5}
         lying.agree()
@@ -514,7 +514,7 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
             answers = [lying.ask(k, "evaluate", seq, **sent) for k in lying.network.nodes]
             assert not any(isinstance(a, str) for a in answers)
             N, failed, found, _ = lying.opened(answers)
-            assert N == 5 and failed >= 1
+            assert N == 5 and failed
             assert not 0 <= found["one evaluation.n"] < 1000  # noise, also in later sums: no other node is alone
         refused = [line.get("refused", "") for k in lying.network.nodes for line in lying.audit(k)]
         assert any("noise is added to the sum instead: the model's scores are not finite" in said for said in refused)
@@ -571,7 +571,9 @@ def test_no_limit_on_rows_refuses_a_job_after_the_hello(tmp_path):
         lying.agree()
         answers = [lying.update(k) for k in lying.network.nodes]
         assert not any(isinstance(a, str) for a in answers)
-        assert lying.opened(answers)[:2] == (5, sum(k_rows(n) < 30 for n in lying.network.nodes.values()))
+        assert lying.opened(answers)[:2] == (5, True)
+        logs = {k: any("refused" in line for line in lying.audit(k)) for k in lying.network.nodes}
+        assert logs == {k: k_rows(node) < 30 for k, node in lying.network.nodes.items()}
 
 
 @pytest.mark.parametrize(

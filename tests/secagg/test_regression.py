@@ -129,12 +129,10 @@ def test_other_parts_of_an_evaluation_do_not_exist(part, monkeypatch):
 
 
 def test_a_squared_error_beyond_all_units_ends_the_job():
-    """It would wrap at every scale."""
+    """A sum of such errors could wrap at every scale. Each row is compared alone, so that no sum decides."""
     databases = {k: rows.assign(x0=1e37 * rows["x0"]) for k, rows in clinics(3).items()}
     with np.errstate(all="ignore"), pytest.raises(Exception, match="could not compute their part|diverge"):
         run(PACKAGE, databases, "masked", stops=None, **{**SETTINGS, "rounds": 3, "lr": 1.0})
-    with pytest.raises(Exception, match="too large to be added"):
-        metrics.check_sum(2.0**260)
 
 
 def added(parts, values, secrets, T=b"T" * 32) -> tuple[dict, np.ndarray]:

@@ -281,8 +281,8 @@ class Masks:
             often = often or (IN_TRAINING if "weights" in sent else OFTEN)
             often += "" if event is None else f", or {event}, the column of events, holds other values than 0 and 1"
             raise refusal(
-                f"{function}: {failed} of the nodes of organizations {[*block]} could not compute their part; masks "
-                f"hide which and why, and the reason is in the audit log of each. Often, {often}"
+                f"{function}: some nodes of organizations {[*block]} could not compute their part; masks hide "
+                f"how many, which and why, and the reason is in the audit log of each. Often, {often}"
             )
         self.tags.pop(block[0], None)
         if wrapped:

@@ -251,7 +251,11 @@ def _weights(class_weights: str | Mapping[str, float], job: Job, here: Sequence[
     if not isinstance(class_weights, str):
         if strange := sorted({*class_weights} - {*classes}):
             raise SafeError(f"class_weights names {', '.join(strange)}; expected some of {', '.join(classes)}")
-        return [float(class_weights.get(named, 1.0)) for named in classes]
+        weights = [float(class_weights.get(named, 1.0)) for named in classes]
+        if job.aggregation == "pinned":  # its nodes do not check their own rows
+            found = np.sum([a["classes"] for a in measure(job, here, len(classes), "classes")], axis=0)
+            Policy.of_node().check_weights(found.tolist(), weights, job.minimum_rows, "the study's")
+        return weights
     counts = np.sum([a["classes"] for a in measure(job, here, len(classes), "classes")], axis=0)
     if empty := [named for named, n in zip(classes, counts, strict=True) if not n]:
         raise SafeError(

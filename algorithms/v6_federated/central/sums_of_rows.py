@@ -16,7 +16,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.central import preparation
 from v6_federated.central.answer import Answer
 from v6_federated.central.rounds import Group
-from v6_federated.data import pca, small_cells
+from v6_federated.data import aggregates, pca, preprocessing, small_cells
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.privacy.policy import Policy
@@ -83,7 +83,10 @@ class SumsOfRows:
 
         if name in ("moments", "present", "label"):
             width = d if name != "present" else len(arguments["columns"])
-            return self._moments(name, width, ask)
+            found = self._moments(name, width, ask)
+            if name == "moments" and self.mode == "pinned":
+                aggregates.check_squares(_columns(job, d), pca.pooled_moments(found).squares)
+            return found
         if name == "below":
             return [self._below(a) for a in ask()]
         if name == "classes":
@@ -238,6 +241,13 @@ class SumsOfRows:
         change = small_cells.changed(products, n, sums, squares, *levels, least)
         found: Array = (A + change / np.outer(scale, scale))[at]
         return found
+
+
+def _columns(job: Job, d: int) -> Sequence[str]:
+    """The names of the columns of numbers after the steps; their numbers where there are no names."""
+    layout = preprocessing.layout(job.data.features or [], job.data.categories or [])
+    names = preprocessing.apply(layout, job.data.preprocess).numeric if job.data.features else []
+    return names if len(names) == d else [*map(str, range(d))]
 
 
 def _filled(job: Job, column: str) -> set[str]:

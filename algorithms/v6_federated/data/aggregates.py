@@ -80,14 +80,8 @@ def statistic(
         numbers = Features(features.numeric, features.numbers(), {})
         numbers.check_complete("standardize or pca")
         found = pca.moments(numbers.X)
-        large = ~(found["squares"] <= np.finfo(np.float32).max)
-        if large.any():
-            named = ",".join(name for name, is_large in zip(numbers.names, large, strict=True) if is_large)
-            raise SafeError(
-                f"the numbers in the column(s) {named} are too large to be squared; give them in another unit, limit "
-                f"them (--preprocess clip:lower=A,upper=B,columns={named} before this step), or leave them out "
-                f"(--exclude {named})"
-            )
+        if not in_a_study:
+            check_squares(numbers.names, found["squares"])
         return found
     features.check_complete("pca")
     mean, scale = arrays["mean"], arrays["scale"]
@@ -99,6 +93,26 @@ def statistic(
     if name == "covariance":
         return {"covariance": pca.covariance(features.X, mean, scale, pause)}
     return {"product": pca.product(features.X, mean, scale, arrays["block"], pause)}
+
+
+def check_squares(names: Sequence[str], squares: Array) -> None:
+    """Refuse columns that float32 cannot be divided by. In a study it is the block's sum of squares that is checked.
+
+    Args:
+        names: of the columns (c,).
+        squares: sums of squares about the mean (c,).
+
+    Raises:
+        SafeError: there are such columns.
+    """
+    large = ~(squares <= np.finfo(np.float32).max)
+    if large.any():
+        named = ",".join(name for name, is_large in zip(names, large, strict=True) if is_large)
+        raise SafeError(
+            f"the numbers in the column(s) {named} are too large to be squared; give them in another unit, limit "
+            f"them (--preprocess clip:lower=A,upper=B,columns={named} before this step), or leave them out "
+            f"(--exclude {named})"
+        )
 
 
 def class_counts(y: Array, classes: int, least: int) -> Array:

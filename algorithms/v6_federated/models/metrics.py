@@ -41,7 +41,7 @@ from v6_federated.privacy.summands import LOSSES, Additive, Count, Declared, Sum
 
 MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
-MOST_SUM = 2.0**260  # a node's sum of squared errors: the sums of a hundred nodes must be below 2^267 under masks
+MOST_PREDICTED = 2.0**116  # its square is ``exact.MOST``, so that the sums of a hundred nodes are below 2^267
 LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean
 MOST_NOISE = 0.05  # of an area under the curve: with more it says nothing
 CHANCE = 0.25  # about by how much a share of pairs differs from chance
@@ -286,12 +286,14 @@ def evaluate_regression(
         the variance of the latter by rounding.
 
     Raises:
-        SafeError: a prediction is not finite.
+        SafeError: a prediction is not finite, or beyond ``MOST_PREDICTED``.
     """
     outcome: Outcome | None = getattr(model, "outcome", None)
     predictions = _finite_scores(model, w, rows.X, exactly and not isinstance(outcome, Time))
     if outcome is not None and rounding:
         predictions = outcome.within_reach(predictions, rows.y)
+    if not (np.abs(predictions) < MOST_PREDICTED).all():  # whether a sum is too large would tell of all rows of a node
+        raise SafeError(f"a row's prediction is too large to be squared and added; {DIVERGED}")
     if isinstance(outcome, Time):
         return _evaluate_times(predictions[:, 0], rows.y, rounding, least_events)
     if exactly and (by_row := alone(model)) is not None:
@@ -346,9 +348,6 @@ def regression_to_sums(evaluation: Mapping[str, Any], loss: str = "") -> dict[st
     Returns:
         ``n``, and what ``SUMMED`` names: ``first``, the sum of the labels; ``second``, that of their squares; ``loss``,
         ``absolute`` and ``errors``, sums over the rows; and what is a sum as it is.
-
-    Raises:
-        SafeError: a sum is too large for sums.
     """
     if not (n := evaluation["n"]):
         return {"n": 0, **dict.fromkeys(SUMMED[loss], 0.0)}
@@ -357,9 +356,6 @@ def regression_to_sums(evaluation: Mapping[str, Any], loss: str = "") -> dict[st
     if "mean" in evaluation:
         found |= {"first": n * evaluation["mean"], "second": evaluation["squares"] + n * evaluation["mean"] ** 2}
     found |= {name: evaluation[name] for name in ("pairs", "concordant", "blur") if name in evaluation}
-    for name in ("loss", "absolute", "errors"):
-        sum_ = found.get(name, 0.0)
-        check_sum(sum_.floats()[0] if isinstance(sum_, Exact) else sum_)
     return {"n": n, **found}
 
 
@@ -367,19 +363,6 @@ def _summed(evaluation: Mapping[str, Any], name: str) -> Any:
     """The sum over the rows of what an evaluation has as a mean, unless it is a sum already."""
     value = evaluation[name]
     return value if isinstance(value, Exact) else evaluation["n"] * value
-
-
-def check_sum(loss: float) -> None:
-    """Reject a sum of squared errors that other nodes' sums could not be added to under masks: it would wrap.
-
-    Args:
-        loss: the sum.
-
-    Raises:
-        SafeError: it is too large. Infinite and undefined ones are refused elsewhere.
-    """
-    if loss >= MOST_SUM:
-        raise SafeError(f"the squared errors are too large to be added; {DIVERGED}")
 
 
 def regression_of_sums(sums: Mapping[str, Any]) -> dict[str, Any]:

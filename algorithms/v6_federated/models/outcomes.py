@@ -17,12 +17,14 @@ from scipy import special
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.data import times
+from v6_federated.messages.codec import DIVERGED
+from v6_federated.privacy import exact
 
 FURTHEST = 600.0  # below the largest log hazard ratio: smaller ones would count as no risk at all
 # how far from the mean an evaluation with limits lets predictions be
 REACH = 5.0  # deviations of a number, or logarithms of a count's mean
 FAR = 20.0  # log hazard ratios
-MOST = 1e150  # of a label's mean or deviation: their squares can be computed with
+MOST = 1e30  # of a label's mean or deviation, and 1 / MOST is the smallest deviation: sums of squares are finite
 
 
 @dataclass
@@ -154,7 +156,7 @@ class Number(Outcome):
 
     def losses_and_slopes(self, z: Array, y: Array) -> tuple[Array, Array]:
         apart = np.asarray(z, np.float64) - (y - self.mean) / self.scale
-        return self.scale**2 * np.square(apart), apart
+        return checked(self.scale**2 * np.square(apart)), apart
 
     def losses(self, predictions: Array, y: Array) -> Array:
         return np.asarray(np.square(predictions - y))
@@ -195,7 +197,7 @@ class Count(Outcome):
         mu = self.predictions(z)
         if self.guard is not None:
             self.guard(mu)
-        return self.losses(mu, y), (mu - y) / self.mean
+        return checked(self.losses(mu, y)), (mu - y) / self.mean
 
     def losses(self, predictions: Array, y: Array) -> Array:
         deviance = 2 * (special.xlogy(y, y) - special.xlogy(y, predictions) - (y - predictions))
@@ -243,6 +245,23 @@ class Time(Outcome):
         return Time().losses_and_slopes(predictions, y)[0]
 
 
+def checked(losses: Array) -> Array:
+    """Refuse losses that are too large to be added up. Whether their sum is would tell of all rows of a node.
+
+    Args:
+        losses: of the rows (n,).
+
+    Returns:
+        The losses.
+
+    Raises:
+        SafeError: one is too large. Infinite and undefined ones are refused where they are added up.
+    """
+    if exact.MOST <= losses.max(initial=0.0) < math.inf:
+        raise SafeError(f"a row's loss is too large to be added up; {DIVERGED}")
+    return losses
+
+
 OUTCOMES: Mapping[str, type[Outcome]] = {kind.name: kind for kind in (Number, Count, Time)}
 
 
@@ -264,7 +283,7 @@ def of_json(message: Any) -> Outcome:
         finite = {*found.to_json()} == {*message} and all(
             type(number) in (int, float) and abs(number) < MOST for number in numbers.values()
         )
-        if finite and getattr(found, "scale", 1.0) > 0 and (found.name != "poisson" or numbers["mean"] > 0):
+        if finite and getattr(found, "scale", 1.0) >= 1 / MOST and (found.name != "poisson" or numbers["mean"] > 0):
             return found
     except (TypeError, KeyError, AttributeError):
         pass

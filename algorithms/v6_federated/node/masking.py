@@ -74,8 +74,8 @@ class Session:
         shared: the key that it shares with each of the others, by their public key.
         confirmed: whether the others have shown that they hold the same keys and roster.
         told: what may not change during the job, as canonical JSON.
-        failed: whether the node could not compute its part of a sum. From then on it adds noise: the number of nodes
-            that fail would be compared with one question after another.
+        failed: whether the node could not compute its part of a sum. From then on it adds noise: whether some node
+            fails would be compared with one question after another.
     """
 
     mode: str

@@ -50,8 +50,12 @@ class Node(NodeRows):
     def minimum_batch(self) -> int:
         """Rows that a minibatch must have: more than the operator's minimum if weights of classes make rows count less.
 
-        Otherwise the step on a minibatch with one row of a heavy class would be that row.
+        Otherwise the step on a minibatch with one row of a heavy class would be that row. In a study, the node's own
+        classes do not decide it: central would see whether some node refuses.
         """
+        weights = getattr(self.model, "class_weights", None) if self.pinned and self.job.model else None
+        if weights is not None:
+            return self.policy.least_batch(weights.tolist())
         least, share = self.policy.minimum_batch, self._counted[1]
         return least if least <= 1 else math.ceil(least / share)
 

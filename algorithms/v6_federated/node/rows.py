@@ -318,7 +318,8 @@ class NodeRows:
             rows = dict(zip(map(plain, values), counts.tolist(), strict=True))
             counted = {c: rows.get(c, 0) for c in map(plain, named)}
             self.policy.check_named_classes(counted)
-            if (weights := getattr(self.model, "class_weights", None) if self.job.model else None) is not None:
+            weights = getattr(self.model, "class_weights", None) if self.job.model and not self.pinned else None
+            if weights is not None:
                 share = self.policy.check_weights([*counted.values()], weights.tolist(), self.job.minimum_rows)
         return n, share
 

@@ -35,7 +35,6 @@ from v6_federated.node.noising import UNCOVERED
 from v6_federated.node.request import Request
 from v6_federated.node.silence import silent, subnormals_as_zero
 from v6_federated.privacy.environment import debugging
-from v6_federated.privacy.exact import Exact
 from v6_federated.privacy.summands import Declaration, Layout, Loss, Mean, check_declared
 from v6_federated.privacy.sums import Change, Sums
 
@@ -293,9 +292,6 @@ def _summands(
     found = {k: _moved(node, v, received.get(k)) for k, v in returned.items() if v is not None}
     found |= {"n": node.n, "has train_loss": "train_loss" in found}
     found.setdefault("train_loss", 0.0)
-    if node.job.data.regression:
-        loss = found["train_loss"]
-        metrics.check_sum(loss.floats()[0] if isinstance(loss, Exact) else node.n * float(loss))
     if evaluation is None:
         return found
     if node.noising is not None:

@@ -11,6 +11,7 @@ without rounding in any order (Ozaki, Ogita, Oishi and Rump 2012). The slices be
 is the hospital's own; as the sum is exact, it does not depend on where they begin.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -30,10 +31,12 @@ ROWS, OF_PRODUCTS = 2**10, 21
 ROWS_OF_SUMS, OF_SUMS = 2**13, 39
 TOGETHER = 256  # so many of these sums are below 2^63
 SLICES = 5  # room for those of most columns: 53 bits, and the powers of two by which their numbers differ
-MOST = 2.0**400  # of what a row contributes; what is then lost of small numbers, below 2^-600, is far below every unit
+# of what a row contributes, so that the sums of a hundred nodes are below 2^267, where a sum of any size would wrap.
+# Whether a sum is too large would tell of all rows of a node. What is lost of small numbers is far below every unit.
+MOST = 2.0**234
 
 NOT_FINITE = (
-    "what the rows add to a sum is not finite, or beyond 1e270; bring columns to one scale (--preprocess standardize), "
+    "what the rows add to a sum is not finite, or beyond 1e70; bring columns to one scale (--preprocess standardize), "
     "or lower lr"
 )
 
@@ -270,7 +273,7 @@ def sums(X: Array, places: Array | None = None, size: int = 1) -> Exact:
     Raises:
         NotFinite: numbers are not finite, or beyond ``MOST``.
     """
-    cut = _Cut(np.atleast_2d(np.asarray(X, np.float64).T), OF_SUMS, ROWS_OF_SUMS)
+    cut = _Cut(np.atleast_2d(np.asarray(X, np.float64).T), OF_SUMS, ROWS_OF_SUMS, MOST)
     first, found = cut.first - OF_SUMS, _Sum((size, len(cut.first)), OF_SUMS)
     for i, parts in enumerate(cut.slices()):
         if places is None:
@@ -293,10 +296,11 @@ def products(X: Array, Y: Array | None = None) -> Exact:
         X^T Y (c, c'), row by row.
 
     Raises:
-        NotFinite: numbers are not finite, or beyond ``MOST``.
+        NotFinite: numbers are not finite, or beyond the root of ``MOST``.
     """
-    left = _Cut(np.asarray(X, np.float64).T, OF_PRODUCTS, ROWS)
-    right = left if Y is None else _Cut(np.asarray(Y, np.float64).T, OF_PRODUCTS, ROWS)
+    most = math.sqrt(MOST)
+    left = _Cut(np.asarray(X, np.float64).T, OF_PRODUCTS, ROWS, most)
+    right = left if Y is None else _Cut(np.asarray(Y, np.float64).T, OF_PRODUCTS, ROWS, most)
     found = _Sum((len(left.first), len(right.first)), OF_PRODUCTS)
     for U, V in ((U, U) for U in left.slices()) if Y is None else zip(left.slices(), right.slices(), strict=True):
         u = U.reshape(-1, U.shape[2])
@@ -326,7 +330,7 @@ class _Sum:
     def _settle(self) -> None:
         for (k, l), each in self._now.items():
             for m in range(k + l - 1):
-                part = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))
+                part: Array = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))  # type: ignore[assignment]
                 if m >= self._slices:
                     self._total = self._total << (self._digits * (m + 1 - self._slices))
                     self._slices = m + 1
@@ -348,10 +352,10 @@ class _Cut:
         first: the power of two that all numbers of each column are below (c,).
     """
 
-    def __init__(self, columns: Array, digits: int, rows: int) -> None:
+    def __init__(self, columns: Array, digits: int, rows: int, most_of_all: float) -> None:
         self._columns, self._digits, self._rows = columns, digits, rows
         most = np.maximum(columns.max(axis=1, initial=0.0), -columns.min(axis=1, initial=0.0))
-        if not (most < MOST).all():  # NaN is not
+        if not (most < most_of_all).all():  # NaN is not
             raise NotFinite()
         self.first = np.frexp(most)[1].astype(np.int64)
 
@@ -359,7 +363,8 @@ class _Cut:
         """The slices of some rows after the other (k, c, rows); the next ones overwrite them."""
         c, n = self._columns.shape
         by, more = np.ldexp(1.0, self._digits - self.first)[:, None], 2.0**self._digits
-        room, at = np.empty((c, min(n, self._rows))), np.empty((SLICES, c, min(n, self._rows)))
+        room = np.empty((c, min(n, self._rows)))
+        at: Array = np.empty((SLICES, *room.shape))
         for start in range(0, n, self._rows):
             columns, k = self._columns[:, start : start + self._rows], 0
             rest = np.multiply(columns, by, out=room[:, : columns.shape[1]])

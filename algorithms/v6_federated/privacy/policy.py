@@ -298,6 +298,20 @@ class Policy:
                 "or trees a round, or for a smaller model"
             )
 
+    def least_batch(self, weights: Sequence[float]) -> int:
+        """Count the rows that a minibatch of a study must have, whatever classes they have: no row decides it.
+
+        Args:
+            weights: the weight of each class, above 0.
+
+        Returns:
+            So many that they count as the minimum, by Kish's effective number of rows. Of rows with weights from a to
+            b, it is at least the share 4 a b / (a + b)^2 of their number (Kantorovich).
+        """
+        a, b = min(weights), max(weights)
+        least = self.minimum_batch
+        return least if least <= 1 else math.ceil(round(least * (a + b) ** 2 / (4 * a * b), 6))
+
     def check_batch(self, batch_size: int, least: int = 0) -> None:
         """Refuse minibatches of fewer rows than the minimum, as a step on one row is that row's gradient.
 
@@ -430,13 +444,16 @@ class Policy:
                 f"classes ({PREFIX}CLASSES=NAME,NAME,..., or * for all)"
             )
 
-    def check_weights(self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None) -> float:
+    def check_weights(
+        self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None, whose: str = "this node's"
+    ) -> float:
         """Refuse weights with which a gradient would be about few rows.
 
         Args:
-            rows: the node's rows by class.
+            rows: the rows by class: the node's, or of a study, in which no node may fail by its own.
             weights: the weight of each class.
             minimum_rows: the minimum number of rows that the request asks for, if it does.
+            whose: rows, for the error.
 
         Returns:
             As which share of their number the rows count.
@@ -450,7 +467,7 @@ class Policy:
         squares = sum(n * w**2 for n, w in zip(rows, weights, strict=True))
         if total**2 < required * squares:
             raise PrivacyThresholdViolation(
-                f"with these class_weights this node's rows count as fewer than {required} ({PREFIX}MINIMUM_ROWS); "
+                f"with these class_weights {whose} rows count as fewer than {required} ({PREFIX}MINIMUM_ROWS); "
                 "set weights that differ less, or class_weights=balanced"
             )
         return total**2 / squares / sum(rows) if squares else 1.0

@@ -183,7 +183,7 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
     """Encode the part of a node that could not compute it: numbers that nobody can foresee.
 
     A refusal would be an answer that no mask covers, and zeros would open the sum of the other nodes. Central learns
-    how many nodes of a block have failed, not which, and nothing else.
+    that some node of a block has failed, not which or how many, and nothing else.
 
     Args:
         sums: the sum that the task asks for.
@@ -194,7 +194,7 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
         Its words of 32 and of 64 bits, before masks.
     """
     y32, y64 = masks.mask(secret, T, 32, sums.words(32)), masks.mask(secret, T, 64, sums.words(64))
-    y64[:HEADER] = [1, 1]
+    y64[0] = 1
     return y32, y64
 
 
@@ -259,7 +259,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int)
     return value / nodes if weight == "equal" else value
 
 
-def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int, dict[str, Array], list[Part]]:
+def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, bool, dict[str, Array], list[Part]]:
     """Decode the sum of a block's words.
 
     Args:
@@ -268,9 +268,9 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
         T: the transcript of the requests.
 
     Returns:
-        The number of nodes; how many of them could not compute their part; the sums by the keys of their parts, for a
-        value at several scales by the key of its ladder; and the parts in which numbers were too large for their
-        unit.
+        The number of nodes; whether some of them could not compute their part; the sums by the keys of their parts,
+        for a value at several scales by the key of its ladder; and the parts in which numbers were too large for
+        their unit.
     """
     found: dict[str, Array] = {}
     ladders = _rungs(sums)
@@ -299,7 +299,7 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, int,
         if part.weight == "share":
             found[part.key] = found[part.key] * 2.0 ** halvings(sums.rows) / (sums.rows or 1)
     nodes, lost = (int(word) for word in words[64][:HEADER])
-    return nodes, lost, found, wrapped
+    return nodes, lost != 0, found, wrapped
 
 
 def _rungs(sums: Sums) -> dict[str, list[Part]]:

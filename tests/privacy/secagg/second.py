@@ -389,7 +389,7 @@ def node_words(found, given, n, N, K, secret, T):
 def noise_words(found, secret, T):
     """What a node adds that cannot compute its part."""
     of32, of64 = sizes(found)
-    return mask(secret, T, 32, of32), [1, 1, *mask(secret, T, 64, of64)[2:]]
+    return mask(secret, T, 32, of32), [1, *mask(secret, T, 64, of64)[1:]]
 
 
 class Node:
@@ -528,7 +528,7 @@ class Central:
         return {"seq": self.seq, "block": first, "rows": rows, "layout": digest, "units": units, "tags": tags}
 
     def opened(self, function, first, items, sums, answers):
-        """The number of nodes, of those that have failed, and if none has, the sums and what has wrapped."""
+        """The number of nodes, whether some have failed, and if none has, the sums and what has wrapped."""
         T = {said["T"] for said in answers}
         refuse_unless(len(T) == 1)
         found = parts(items, sums["units"])
@@ -539,7 +539,7 @@ class Central:
         nodes, failed = words[64][:2]
         refuse_unless(nodes == len(self.rosters[first]))
         if failed:
-            return {"nodes": nodes, "failed": failed}
+            return {"nodes": nodes, "failed": True}
         at, raw, result = {32: 0, 64: 2}, {}, {}
         for part in found:
             raw[part["key"]] = words[part["bits"]][at[part["bits"]] : at[part["bits"]] + part["size"]]
@@ -573,7 +573,7 @@ class Central:
                 self.units[key] = [64, 10 if part["bits"] == 32 else part["exponent"] + 40]
             elif part["checks"] and not wrapped:
                 self._next(key, max(map(abs, result[part["key"]])))
-        return {"nodes": nodes, "failed": failed, "sums": result, "wrapped": wrapped}
+        return {"nodes": nodes, "failed": False, "sums": result, "wrapped": wrapped}
 
     def _next(self, key, largest):
         e = min(max(math.ceil(math.log2(largest)) + 3, -40), 40) if largest else -40

@@ -31,7 +31,7 @@ from v6_federated.privacy.secagg.notation import enc, expand
 
 FRACTION = {32: 30, 64: 56}  # 2^e is 2^30 or 2^56 units
 EXPONENTS = {32: range(-60, 61), 64: range(-64, 281)}  # which e are accepted
-HEADER = 2  # words: 1, and 1 if the node could not compute its part
+HEADER = 2  # words: 1, and 0, which is noise if the node could not compute its part
 SIGMA = 2.0  # units of dither, its standard deviation
 MOST_DITHER = 18  # units by which dither and rounding move a value at most
 CHECKS = (32, 72, 112, 152, 192, 232)  # e of checks is larger by so much: they are sums of many values
