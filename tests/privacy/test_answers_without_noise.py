@@ -46,9 +46,9 @@ def test_whether_values_overflow_after_a_step_follows_from_the_schema(researcher
     """A step divides so that only the largest value is too large: whether a node fails told where that value is."""
     column = researcher.features[researcher.finest()]
     largest = max(table[column].max() for table in researcher.tables.values())
-    divide = standardize(np.zeros(1), np.array([largest * share / LARGEST]), "scale")
+    divide = standardize(np.zeros(1), np.sqrt([largest * share / LARGEST]), "scale")
     with pytest.raises(Refused, match="infinite values"):
-        step(researcher, 2, features=[column], preprocess=[divide])
+        step(researcher, 2, features=[column], preprocess=[divide, divide])
 
 
 @pytest.mark.parametrize(

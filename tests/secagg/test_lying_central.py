@@ -13,6 +13,7 @@ from forged import LOCAL, central, change_table, k_rows, keep, other_key, roll_b
 from helpers import four
 from masked_jobs import QUICK, nodes, run
 
+from v6_federated import models
 from v6_federated.base.database import Frame, name_of, named
 from v6_federated.base.vantage6_api import CollectResultsError, Database
 from v6_federated.central.answer import Answer
@@ -508,9 +509,11 @@ def test_a_model_that_overflows_at_one_node_is_not_refused(tmp_path):
     """Forty such requests would tell one hospital's largest value. Only that some node has failed is in the sum."""
     with central("pinned", tmp_path) as lying:
         lying.job["data"] = {**lying.job["data"], "holdout": 0.5}
+        lying.job["model"] = {"name": "fnn", "features": 4, "classes": 2, "hidden": 3}  # which computes in float32
         lying.agree()
-        for seq, weights in ((1, [3e38, -3e38, 3e38, 3e38, 0]), (2, [0, 0, 0, 0, 0])):
-            sent = {"evaluate": "held_out", "arrays": codec.encode({"weights": np.array(weights, dtype=float)})}
+        for seq, weight in ((1, 3e38), (2, 0.0)):
+            weights = np.full(models.parameters(models.parse(lying.job["model"])), weight)
+            sent = {"evaluate": "held_out", "arrays": codec.encode({"weights": weights})}
             answers = [lying.ask(k, "evaluate", seq, **sent) for k in lying.network.nodes]
             assert not any(isinstance(a, str) for a in answers)
             N, failed, found, _ = lying.opened(answers)

@@ -330,7 +330,7 @@ def _check_training(node: Node, checked: BaseModel, batch_size: int | None) -> N
         return
     several = node.steps_per_epoch(batch_size) > 1  # otherwise each step is on all rows
     penalty = float(getattr(node.model, "l2", 0))
-    if node.pinned:  # a sum shows how many nodes have refused, which must not depend on their numbers of rows
+    if node.pinned:  # a sum shows whether a node has refused, which must not depend on its number of rows
         check_steps(checked, penalty, share=1.0)
     elif several:
         n = len(node.rows)
