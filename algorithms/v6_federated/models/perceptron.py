@@ -125,10 +125,11 @@ class Perceptron:
         return z if self.outcome is None else self.outcome.predictions(z)
 
     def _forward_alone(self, w: Array, X: Array) -> list[Array]:
-        """The input of each layer, and the decision values, of each row as if it were alone, in float64."""
-        outputs = [np.asarray(X, np.float64)]
+        """The input of each layer, and the decision values, of each row as if it were alone."""
+        outputs = [X]
         for i, (W, b) in enumerate(self.layers(w), start=2):
-            z = np.add(EXACTLY.linear(outputs[-1], W), b, order="C")
+            with np.errstate(over="ignore"):  # as in ``_forward``: what is not finite is found later
+                z = np.add(EXACTLY.linear(outputs[-1], W), b, order="C").astype(np.float32)
             if i < len(self.widths):
                 self._activate(z, out=z)
             outputs.append(z)
