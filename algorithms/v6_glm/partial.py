@@ -77,7 +77,9 @@ def newton(
         if not (scale > 0).all() or center[-1]:
             raise SafeError("center and scale are not those of columns and an intercept; send them as central does")
         check_scale(center, scale)
-        D = node.as_used((D - center) / scale)
+        D = D - center
+        D /= scale
+        D = node.as_used(D)
         beta = weights * scale
         beta[-1] += center @ weights
     node.check_time()

@@ -480,7 +480,7 @@ def test_a_node_refuses_to_evaluate_numbers_under_masks(aggregation, refused, mo
     policy = SimpleNamespace(round_evaluations=False, minimum_rows=3, minimum_rows_a_side=0)
     model = Glm(2, 1, "poisson", "log")
     node = SimpleNamespace(noising=None, job=job, model=model, source=source, policy=policy, identity=1)
-    node.rounds_means = node._adds_losses = False
+    node.rounds_means = node.adds_losses = False
     node._prepared = lambda: (Rows(X, y), Rows(X, y))
     if refused:
         with pytest.raises(SafeError, match="aggregation=plain only; leave out holdout"):

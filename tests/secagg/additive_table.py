@@ -24,7 +24,7 @@ OF_TIMES = ("client_update", FIT, {"local": {}}, {"model": LOSS_COX, "data": TIM
 NETWORK = (*HONEST["fedavg"][1][:3], {"model": {"name": "mlp", "features": 4, "classes": 2, "norm": "layer"}})
 MORE = {"fedavg": [SEVERAL, OF_TIMES, NETWORK], "km": [LEAVING]}
 SAID = {  # what is asked for, if a function is asked for several things: by its place in HONEST, and then in MORE
-    ("fedavg", 0): "one step on all rows, of a linear model or a network in numpy",
+    ("fedavg", 0): "one step on all rows, of a linear model; with `hidden`, of a network in numpy too",
     ("fedavg", 1): "the same, with an evaluation",
     ("fedavg", 18): "one step on all rows, of a network in torch, with an evaluation",
     ("fedavg", 5): "the last model, of classes",

@@ -172,7 +172,7 @@ def values_of(method, function, requests, job, monkeypatch, folder, hostile=Fals
     monkeypatch.setattr(masking, "answer", answer)
     tables = dealt("event" in job.get("data", {}), hostile)
     mode = "masked" if function in PERSONAL else "pinned"
-    plan = StudyPlan(5) if mode == "pinned" else None
+    plan = StudyPlan(5, hospital_totals=job.get("hospital_totals", "told")) if mode == "pinned" else None
     with MockNetwork(f"v6_{method}", tables, hospital_folder=folder, environment=TRUSTING, study=plan) as network:
         lying = Central(network, mode)
         lying.rows = 160
@@ -330,7 +330,7 @@ def of_networks(model, monkeypatch, folder, hostile=False):
     large = 2.0 ** (100 if "weights" in model else 40)
     by_rate = [(weights * by, lr) for by in (1.0, 2.0**-40, 2.0**12, 2.0**40) for lr in (0.1, large)]
     requests = [({"weights": w}, {"local": {"lr": lr}}) for w, lr in by_rate]
-    job = {"model": model, **({"data": {"classes": None, "regression": True}} if model["classes"] == 1 else {})}
+    job = {"model": model, "hospital_totals": "hidden", **({"data": {"classes": None, "regression": True}} if model["classes"] == 1 else {})}
     for captured, rows in values_of("fedavg", "client_update", requests, job, monkeypatch, folder, hostile):
         assert {"weights", "train_loss"} <= rows
         yield [] if captured is None else [abs(d) for _, found in differing(captured, rows) for d in found]

@@ -34,7 +34,7 @@ class Perceptron:
 
     inputs_first, block = True, 512  # for clipping, as row_gradients
     class_weights: Array | None = None  # (classes,), by which training multiplies the losses of rows
-    traits = Traits()
+    traits = Traits(costly_sums=True)
     outcome: Outcome | None = None  # what the only output stands for, if the label is a number
 
     def __init__(self, widths: list[int], activation: Literal["relu", "sigmoid"]) -> None:

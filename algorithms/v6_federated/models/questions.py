@@ -53,12 +53,18 @@ class Asked:
     @property
     def alone(self) -> bool:
         """Whether scores and losses of the model follow from each row alone, to the last bit, see ``models.alone``."""
-        return _exact(json.dumps(self._spec, sort_keys=True))[0]
+        return self._exactly[0]
 
     @property
     def summing(self) -> bool:
         """Whether gradients of the model are exact sums over rows, see ``models.alone``."""
-        return _exact(json.dumps(self._spec, sort_keys=True))[1]
+        return self._exactly[1]
+
+    @property
+    def _exactly(self) -> tuple[bool, bool]:
+        scores, gradients, costly = _exact(json.dumps(self._spec, sort_keys=True))
+        made = not costly or not self.job.counts_hospitals
+        return scores and made, gradients and made
 
     @property
     def regression(self) -> bool:
@@ -113,10 +119,10 @@ class Asked:
 
 
 @functools.lru_cache(maxsize=16)
-def _exact(spec: str) -> tuple[bool, bool]:
+def _exact(spec: str) -> tuple[bool, bool, bool]:
     """Every request asks for it, and networks take a while to build."""
     model = models.build(json.loads(spec))
-    return alone(model) is not None, summing(model) is not None
+    return alone(model) is not None, summing(model) is not None, model.traits.costly_sums
 
 
 def layout(declaration: Declaration, asked: Asked) -> Layout:

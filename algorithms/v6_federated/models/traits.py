@@ -14,6 +14,8 @@ class Traits:
         plain_only: no masked job may use it.
         plain_evaluation: masked jobs may train it but not evaluate it.
         row_by_row: the score of a row follows from this row alone, even if it is not finite.
+        costly_sums: exact sums over rows take many times as long as others, so that nodes make them only where a study
+            hides what sums of hospitals tell.
         random: it draws random numbers while it trains, as for dropout: two gradients of the same rows differ.
     """
 
@@ -23,4 +25,5 @@ class Traits:
     plain_only: bool = False
     plain_evaluation: bool = False
     row_by_row: bool = False
+    costly_sums: bool = False
     random: bool = False

@@ -436,8 +436,7 @@ def evaluate(node: Node, weights: Any, *, last: bool = False) -> dict[str, Any]:
         rows, which = node.evaluated
         own_results.write(node, weights, rows)
         if calibrated:
-            exactly = masked and not node.rounds_means
-            found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding, exactly)
+            found |= details.calibration(node.model, weights, rows.X, rows.y, node.rounding, node.adds_losses)
         if spec.subgroup is not None and spec.classes is not None:
             said, c = node.source.words(spec.subgroup)[which], len(spec.classes)
             policy = None if node.pinned else node.policy

@@ -230,7 +230,7 @@ class Node(NodeRows):
             overwrites the gradient.
         """
         rows, model = self.rows, summing(self.model)
-        if model is None or not self._carries:
+        if model is None or not self._adds_exactly:
             loss, g = self.model.loss_and_gradient(w, self.model.asarray(rows.X), self.model.asarray(rows.y))
             return self.rounded(loss), g
         of_rows, of_gradients = model.sums(w, rows.X, rows.y)
@@ -248,7 +248,7 @@ class Node(NodeRows):
             ``train`` must take the steps.
         """
         one = (local.local_steps or local.epochs) == 1 and local.batch_size is None and local.optimizer == "sgd"
-        if not one or not self._carries or self.noising is not None or summing(self.model) is None:
+        if not one or not self._adds_exactly or self.noising is not None or summing(self.model) is None:
             return None
         if getattr(self._outcome_of(self.model), "relative", False):  # a partial likelihood is no sum over rows
             return None
@@ -317,6 +317,11 @@ class Node(NodeRows):
     def _carries(self) -> bool:
         """Whether the answer is a part of a sum."""
         return self.job.aggregation != "plain"
+
+    @property
+    def _adds_exactly(self) -> bool:
+        """Whether sums over rows are exact: not where that takes long and other sums tell of single hospitals."""
+        return self._carries and not (self.model.traits.costly_sums and self.job.counts_hospitals)
 
     @functools.cached_property
     def _carried(self) -> dict[int, tuple[Any, Carried]]:
@@ -522,12 +527,12 @@ class Node(NodeRows):
                 )
             least = self.policy.minimum_rows_a_side
             return metrics.evaluate_regression(
-                self.model, weights, rows, self.rounds_means, least, exactly=self._adds_losses
+                self.model, weights, rows, self.rounds_means, least, exactly=self.adds_losses
             )
         assert self.job.data.classes is not None
         classes = len(self.job.data.classes)
         bands = self.policy.score_bands
-        return metrics.evaluate(self.model, weights, rows, classes, bands, self.rounding, exactly=self._adds_losses)
+        return metrics.evaluate(self.model, weights, rows, classes, bands, self.rounding, exactly=self.adds_losses)
 
     @property
     def rounding(self) -> Rounding | None:
@@ -551,9 +556,9 @@ class Node(NodeRows):
         return self.policy.round_evaluations and not self.pinned
 
     @property
-    def _adds_losses(self) -> bool:
+    def adds_losses(self) -> bool:
         """Whether sums of losses and of labels are exact: where they are parts of a sum and not rounded before."""
-        return self._carries and not self.rounds_means
+        return self._adds_exactly and not self.rounds_means
 
     def _evaluate_with_noise(self, weights: Any, which: str) -> dict[str, Any]:
         """Counts with noise, in units of a row divided by ``units.COUNT``; no loss, which no noise covers."""

@@ -228,12 +228,15 @@ class Exactly:
         Returns:
             (n,) or (n, c), float64.
         """
-        columns, by = np.ascontiguousarray(X.T, np.float64), np.asarray(w, np.float64).reshape(len(w), -1)
+        columns, by = np.asarray(X, np.float64).T, np.asarray(w, np.float64).reshape(len(w), -1)
         found = np.zeros((by.shape[1], len(X)))
-        for start in range(0, len(X), ROWS):
-            part = found[:, start : start + ROWS]
-            for column, factors in zip(columns[:, start : start + ROWS], by, strict=True):
-                part += factors[:, None] * column
+        rows = max(ROWS // by.shape[1], 1) * 8
+        room = np.empty((by.shape[1], min(rows, len(X))))
+        for start in range(0, len(X), rows):
+            part = found[:, start : start + rows]
+            product = room[:, : part.shape[1]]
+            for column, factors in zip(columns[:, start : start + rows], by, strict=True):
+                part += np.multiply(factors[:, None], column, out=product)
         return found[0] if w.ndim == 1 else found.T
 
     def totals(self, of: Mapping[str, tuple[Array, Array]]) -> dict[str, Any]:
