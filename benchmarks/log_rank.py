@@ -144,7 +144,7 @@ def _node(rows: Rows, policy: Policy, pinned: bool) -> Any:
     return SimpleNamespace(
         times=lambda few_events: (rows.time, rows.event),
         groups=lambda: Groups(rows.group, none, none),
-        job=SimpleNamespace(data=SimpleNamespace(levels=["0", "1"])),
+        job=SimpleNamespace(data=SimpleNamespace(levels=["0", "1"]), counts_hospitals=True),
         policy=policy,
         pinned=pinned,
     )

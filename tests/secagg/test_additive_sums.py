@@ -330,7 +330,11 @@ def of_networks(model, monkeypatch, folder, hostile=False):
     large = 2.0 ** (100 if "weights" in model else 40)
     by_rate = [(weights * by, lr) for by in (1.0, 2.0**-40, 2.0**12, 2.0**40) for lr in (0.1, large)]
     requests = [({"weights": w}, {"local": {"lr": lr}}) for w, lr in by_rate]
-    job = {"model": model, "hospital_totals": "hidden", **({"data": {"classes": None, "regression": True}} if model["classes"] == 1 else {})}
+    job = {
+        "model": model,
+        "hospital_totals": "hidden",
+        **({"data": {"classes": None, "regression": True}} if model["classes"] == 1 else {}),
+    }
     for captured, rows in values_of("fedavg", "client_update", requests, job, monkeypatch, folder, hostile):
         assert {"weights", "train_loss"} <= rows
         yield [] if captured is None else [abs(d) for _, found in differing(captured, rows) for d in found]
