@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import openpyxl
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -221,11 +222,14 @@ def test_an_odd_line_is_a_row_of_its_own_or_the_file_is_refused(tmp_path, lines,
 
 
 def test_what_is_read_as_missing_is_what_pandas_reads_so():
-    from pandas._libs.parsers import STR_NA_VALUES
-
     from v6_federated.base.cells import MISSING
 
-    assert {*MISSING} == STR_NA_VALUES
+    near = {change(word) for word in MISSING for change in (str, str.lower, str.upper, str.title)}
+    words = sorted(near | {"-", ".", "?", "missing", "none", "na.", "0", "<NULL>", "1.#INF"})
+    read = pd.read_csv(io.StringIO("\n".join(["word", *(f'"{word}"' for word in words)])), skip_blank_lines=False)[
+        "word"
+    ]
+    assert [word for word, missing in zip(words, read.isna(), strict=True) if missing] == sorted(MISSING)
 
 
 @pytest.mark.parametrize(

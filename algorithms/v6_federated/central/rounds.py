@@ -192,9 +192,10 @@ class RoundTasks:
         came = [a for a in answers if a.organization_id in counted]
         asked_for = groups[0].function if groups else "evaluate"
         if (self._tolerance.strict and missing) or len(came) < needed:
-            few = f"; {len(came)} of {of} answered, {needed} are needed"
-            why = reasons(missing) + ("" if self._tolerance.strict else few)
             refused = any(error.refused for error in missing.values())
+            alike = not came and all(error.refused for error in missing.values())  # how many are needed changes nothing
+            few = "" if self._tolerance.strict or alike else f"; {len(came)} of {of} answered, {needed} are needed"
+            why = reasons(missing) + few
             raise (refusal if refused else vantage6_api.CollectResultsError)(f"round {self.round}, {asked_for}: {why}")
         place = f"round {self.round}, {asked_for}"
         self._bounds.check_shares(place)
