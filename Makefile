@@ -28,7 +28,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # without the theme's notice about MkDocs 2
 
 .DEFAULT_GOAL := demo
-.PHONY: demo test test-network test-all test-newest test-oldest test-v5 test-v5-torch network-v5 test-processors \
+.PHONY: demo test test-network test-all test-newest test-oldest test-v5 test-v5-torch network-v5 test-processors test-rules \
 	coverage test-long lint \
 	docs data bench peers images images-v5 requirements network wheel version hooks clean
 
@@ -107,6 +107,9 @@ $(STAMP_V5_TORCH): pyproject.toml constraints.txt
 
 test-v5-torch: $(STAMP_V5_TORCH)  ## on vantage6 5: the methods with torch
 	$(VENV_V5_TORCH)/bin/python -m pytest -n $(WORKERS) --dist loadgroup tests/methods tests/models
+
+test-rules: $(STAMP)  ## deletes each refusal and each threshold of what runs at a hospital, of which each must make a test fail; hours
+	$(BIN)/python tests/rules.py $(RULES)
 
 coverage: $(STAMP)  ## the tests, and which lines they run; takes twice as long
 	$(PYTEST) --cov
