@@ -25,6 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
@@ -129,22 +130,22 @@ def changed(source: bytes, rules: list[Rule], call: str) -> bytes:
 _seen: set[tuple[str, bool, str]] = set()
 
 
-def seen(name: str, value: object) -> object:
+def seen(name: str, value: Any) -> Any:
     """Record that the test that runs has seen a rule true, or false."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    truths = {bool(value)} if not hasattr(value, "shape") else {bool(one) for one in value.ravel().tolist()}  # type: ignore[attr-defined]
+    truths = {bool(value)} if not hasattr(value, "shape") else {bool(one) for one in value.ravel().tolist()}
     for truth in truths:
         if test and (name, truth, test) not in _seen:
             _seen.add((name, truth, test))
-            with open(f"{os.environ[RECORD]}/{os.getpid()}", "a") as file:  # noqa: PTH123
+            with Path(os.environ[RECORD], str(os.getpid())).open("a", encoding="utf-8") as file:
                 file.write(json.dumps([name, truth, re.sub(r"@/.*", "", test)]) + "\n")
     return value
 
 
-def always(truth: bool, value: object) -> object:
+def always(truth: bool, value: Any) -> Any:
     """What stands in place of a rule's condition."""
     if hasattr(value, "shape"):
-        return (value | True) if truth else (value & False)  # type: ignore[operator]
+        return (value | True) if truth else (value & False)
     return truth
 
 
@@ -201,7 +202,7 @@ def _child(folder: str, tests: list[str]) -> None:
     os.chdir(folder)
     os.environ.update(environment(Path(folder)))
     sys.path[:0] = [f"{folder}/algorithms", f"{folder}/tests", folder]
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         import pytest
 
         code = pytest.main(["-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", *tests])

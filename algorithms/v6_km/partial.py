@@ -56,12 +56,9 @@ def leaving(node: Node, *, ends: list[float], strata: Strata) -> Result:
         "time": np.concatenate([rows.at_risk for rows in followed]),
         "left_out": groups.few + unfollowed,
         "left_with": groups.others,
-        **(
-            {"contributes": np.append(shown, (groups.index < 0).any()).astype(np.int64)}
-            if node.job.counts_hospitals
-            else {}
-        ),
     }
+    if node.job.counts_hospitals:
+        found["contributes"] = np.append(shown, (groups.index < 0).any()).astype(np.int64)
     if strata == "none":
         return found
     whole = not (groups.few + groups.others + unfollowed).any()

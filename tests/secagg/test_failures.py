@@ -114,8 +114,7 @@ def test_squares_that_are_too_large_tell_no_variance(cured, fails, monkeypatch):
     """A node failed where its sum of squares about its own mean passed float32, by a scale of the task's choice."""
     if not cured:
         real = aggregates.statistic
-        always = lambda *a, in_a_study, **more: real(*a, in_a_study=False, **more)  # noqa: E731
-        monkeypatch.setattr(aggregates, "statistic", always)
+        monkeypatch.setattr(aggregates, "statistic", lambda *a, in_a_study, **more: real(*a, in_a_study=False, **more))
 
     def failed(squares: float) -> bool:
         scale = np.full(2, math.sqrt(squares / LARGEST))

@@ -22,7 +22,7 @@ MISSING = (
     *("NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 MOST_KNOWN = 2**20  # texts that are held once, however many cells have them
-LONGEST = 2**31 - 1  # letters of a cell; the csv module refuses longer ones than it is told
+LONGEST = 2**31 - 1  # letters of a cell: the largest limit that the csv module can be given
 QUOTE, NUL, REPLACED = '"', "\0", "\ufffd"
 
 

@@ -17,7 +17,6 @@ from v6_federated.messages.job import MODES, Job
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
 from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.secagg.study import HIDDEN
 
 SUMS = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
 NO_AUC = (
@@ -118,7 +117,7 @@ class Aggregation:
         silent = [k for k in job.participants if k not in hellos]
         masks, rosters = Masks.of(job.aggregation, hellos, Policy.of_node().minimum_organizations, silent)
         job = replace(job, hospital_totals=masks.hospital_totals)
-        if masks.hospital_totals == HIDDEN and (reason := self._of_hospitals(self._common)):
+        if job.hides_totals and (reason := self._of_hospitals(self._common)):
             raise SafeError(
                 f"{self._method} cannot be used like this in a study that hides totals of single hospitals "
                 f"(hospital_totals=hidden): {reason}"

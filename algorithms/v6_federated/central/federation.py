@@ -37,7 +37,6 @@ from v6_federated.privacy.dp import units
 from v6_federated.privacy.dp.bounded import ROW
 from v6_federated.privacy.dp.plan import Plan
 from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.secagg.study import HIDDEN
 from v6_federated.privacy.summands import Declaration
 
 LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
@@ -282,8 +281,7 @@ class Federation:
     @property
     def hides_totals(self) -> bool:
         """Whether the job is in a study that answers sums over rows only, see ``secagg.study.TOTALS``."""
-        masks = self._tasks.masks
-        return masks is not None and masks.hospital_totals == HIDDEN
+        return self._tasks.job.hides_totals
 
     @property
     def history(self) -> Sequence[Mapping[str, Any]]:

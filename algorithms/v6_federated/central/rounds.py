@@ -21,11 +21,10 @@ from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape
-from v6_federated.messages.job import Job
+from v6_federated.messages.job import HIDDEN, Job
 from v6_federated.messages.settings import LARGE, Record
 from v6_federated.models import questions
 from v6_federated.models.questions import Asked
-from v6_federated.privacy.secagg.study import HIDDEN
 from v6_federated.privacy.summands import Declaration, Layout, not_in_rows
 
 GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate

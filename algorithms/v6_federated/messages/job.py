@@ -11,6 +11,7 @@ from v6_federated.messages.organizations import NOT_LISTED, Organizations, named
 
 MODES = ("plain", "masked", "pinned")  # of aggregation, from the loosest to the strictest
 AGGREGATIONS = ("auto", *MODES)  # what a job may ask for
+TOLD, HIDDEN = "told", "hidden"  # of hospital_totals, as the study of a job's nodes says
 KEY = re.compile("[0-9a-f]{32}")  # of a job
 # partial functions that every method has, those without a model only describe, fit_step and forget; none trains
 SHARED_FUNCTIONS = ("describe", "confirm", "count_rows", "extract", "fit_step", "keep_steps", "evaluate", "forget")
@@ -130,9 +131,14 @@ class Job:
     hospital_totals: str = ""
 
     @property
+    def hides_totals(self) -> bool:
+        """Whether only sums over rows are answered, which tell nothing of single hospitals."""
+        return self.hospital_totals == HIDDEN
+
+    @property
     def counts_hospitals(self) -> bool:
         """Whether it is counted how many hospitals have rows of a group or level."""
-        return self.hospital_totals != "hidden"
+        return not self.hides_totals
 
     @property
     def loss(self) -> str:
@@ -197,7 +203,7 @@ class Job:
             and isinstance(self.privacy, dict | None)
             and self.precision in [*DTYPES]
             and self.aggregation in AGGREGATIONS
-            and self.hospital_totals in ("", "told", "hidden")
+            and self.hospital_totals in ("", TOLD, HIDDEN)
             and self.data.has_types()
         ):
             raise SafeError("a part of the job has the wrong type; it must be as central sends it")

@@ -63,7 +63,7 @@ class Asked:
     @property
     def _exactly(self) -> tuple[bool, bool]:
         scores, gradients, costly = _exact(json.dumps(self._spec, sort_keys=True))
-        made = not costly or not self.job.counts_hospitals
+        made = self.job.hides_totals or not costly
         return scores and made, gradients and made
 
     @property

@@ -33,7 +33,7 @@ from v6_federated.base.vantage6_api import (
 )
 from v6_federated.base.version import __version__
 from v6_federated.messages import codec
-from v6_federated.messages.job import MODES, SPECIAL, Job
+from v6_federated.messages.job import MODES, SPECIAL, TOLD, Job
 from v6_federated.messages.organizations import named
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
@@ -170,8 +170,8 @@ def check_totals(job: Job, request: Request, function: str, layout: Layout, inst
     if mode_of(job, request) != "pinned":
         return
     agreed = study.accepted(_folder(request).path)
-    told = agreed is None or agreed.hospital_totals == study.TOLD
-    if not told and (reason := not_in_rows(function, layout, instead)):
+    hides = agreed is not None and agreed.hospital_totals != TOLD  # an unknown word hides too
+    if hides and (reason := not_in_rows(function, layout, instead)):
         raise NodePermissionException(f"{reason}. {NOTHING_COMPUTED}")
 
 

@@ -13,6 +13,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import keep_latest, replacing
 from v6_federated.data.source import Rows
+from v6_federated.messages import local_sgd
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
 from v6_federated.models import clipping, metrics
 from v6_federated.models.alone import summing
@@ -247,8 +248,9 @@ class Node(NodeRows):
             The loss, see ``summed``, and the sum over the rows by which their steps change the model (d,); None if
             ``train`` must take the steps.
         """
-        one = (local.local_steps or local.epochs) == 1 and local.batch_size is None and local.optimizer == "sgd"
-        if not one or not self._adds_exactly or self.noising is not None or summing(self.model) is None:
+        if not local_sgd.one_step(local) or not self._adds_exactly or self.noising is not None:
+            return None
+        if summing(self.model) is None:
             return None
         if getattr(self._outcome_of(self.model), "relative", False):  # a partial likelihood is no sum over rows
             return None
@@ -321,7 +323,7 @@ class Node(NodeRows):
     @property
     def _adds_exactly(self) -> bool:
         """Whether sums over rows are exact: not where that takes long and other sums tell of single hospitals."""
-        return self._carries and not (self.model.traits.costly_sums and self.job.counts_hospitals)
+        return self._carries and (self.job.hides_totals or not self.model.traits.costly_sums)
 
     @functools.cached_property
     def _carried(self) -> dict[int, tuple[Any, Carried]]:
@@ -538,8 +540,8 @@ class Node(NodeRows):
     def rounding(self) -> Rounding | None:
         """How the node rounds counts of evaluations; None if its operator does not want it, or central rounds the sum.
 
-        In a study central's code does, over a block: a count that each node rounds jumps where one node's passes a
-        step, whose place whoever chooses the model can choose.
+        In a study central's code does, over a block. If each node rounded its own count, the sum would jump where the
+        count of one node passes a multiple of the step, and a dishonest researcher can choose models until it does.
         """
         if self.pinned:
             return None

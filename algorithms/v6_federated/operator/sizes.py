@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from v6_federated.base.errors import SafeError
+from v6_federated.central.tolerance import OF_BLOCKS
 from v6_federated.operator.command_line import Command, Found, Option, prints
 from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
 
-OF_BLOCKS = 0.6  # that must answer in a round, if the job does not say how many; as central reads it
 SIZES = (3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100)
 
 
@@ -53,9 +53,10 @@ def row(options: SizesOptions, size: int) -> dict[str, Any]:
         size: hospitals that a block has at least.
 
     Returns:
-        ``size``, ``blocks``, ``whole``: how often the first of them is; ``needed``: blocks of a round; ``jobs``: how
-        many reach their last round, if whoever misses is down for the whole round; ``again``: if each is back when
-        central asks once more, as often as at first; ``all``: as ``jobs``, if a round needs all blocks.
+        ``size``. ``blocks``: their number. ``whole``: in which share of rounds the first block is whole. ``needed``:
+        blocks that a round needs. ``jobs``: the share of jobs that reach their last round, if a hospital that misses a
+        round is down until its end. ``again``: the same share, if such a hospital is back when central asks once more,
+        and misses that as often as the first time. ``all``: as ``jobs``, if a round needs all blocks.
     """
     blocks = options.hospitals // size
     sizes = [options.hospitals * (i + 1) // blocks - options.hospitals * i // blocks for i in range(blocks)]

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from v6_federated.base.errors import SafeError
+from v6_federated.messages.job import TOLD
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg.study import TOTALS
 from v6_workbench.cli.options import DealOptions
 from v6_workbench.cli.records import DEFAULT_BLOCKS
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.studies import StudyPlan
-
-TOLD = "told"  # of nodes on this machine, whose rows are all the developer's
 
 
 def plan_of(options: DealOptions) -> StudyPlan | None:
@@ -32,7 +31,7 @@ def plan_of(options: DealOptions) -> StudyPlan | None:
         if options.hospital_totals is not None:
             raise SafeError(f"--hospital-totals {options.hospital_totals} needs a study, which says so; add --study")
         return None
-    totals = options.hospital_totals or TOLD
+    totals = options.hospital_totals or TOLD  # all rows on this machine are the developer's
     if totals not in TOTALS:
         raise SafeError(f"--hospital-totals {totals} is not understood; expected {' or '.join(TOTALS)}")
     schema = None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from v6_federated.privacy.secagg.study import HIDDEN, TOLD
+from v6_federated.messages.job import HIDDEN, TOLD
 
 
 def of_totals(privacy: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
+from v6_federated.messages.job import TOLD
 from v6_federated.privacy import schema as declared
 from v6_federated.privacy.schema import Schema
 from v6_federated.privacy.secagg import keys
@@ -39,7 +40,7 @@ class StudyPlan:
     size: int | None = None
     schema: Schema | None = None
     names: Mapping[int, str] | None = None
-    hospital_totals: str = "told"
+    hospital_totals: str = TOLD
     hospitals_a_person: int = 1
 
 

@@ -22,6 +22,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import SAFELY, check_regular, open_regular, write_whole
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
+from v6_federated.messages.job import HIDDEN, TOLD
 from v6_federated.privacy.secagg import keys
 from v6_federated.privacy.secagg.notation import MOST_HOSPITALS, PROTOCOL, H
 
@@ -34,7 +35,6 @@ CODE_BYTES = 30  # of the digest: 240 bits, 48 letters; two studies with one cod
 GROUP = 4
 FIELDS = {"protocol", "name", "version", "blocks", "colluders", "hospitals_a_person", "schema", "hospital_totals"}
 # what sums that are no sums over rows may do: tell numbers of single hospitals, or never be answered
-TOLD, HIDDEN = "told", "hidden"
 TOTALS = {
     TOLD: "all methods of sums are answered; sums that are additive only in hospitals can tell each hospital's "
     "totals, such as its numbers of rows and of events",
