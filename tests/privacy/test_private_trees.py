@@ -142,7 +142,7 @@ def test_the_sum_over_hospitals_is_exactly_that_of_all_rows(monkeypatch):
         H / 3 >= structures.MINIMUM_HESSIAN
     )  # noise can make it negative; the leaf then has the sums of those around
     expected = -0.1 * G / (H / 3 + 1 + sigma)
-    assert known.sum() > 25
+    assert known.sum() > 10  # of 40; 30 on average, with a standard deviation of 2.7 over the noise
     np.testing.assert_allclose(w[w[:, FEATURE] == LEAF, VALUE][known], expected[known], rtol=1e-5)
 
 
