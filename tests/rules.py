@@ -7,7 +7,7 @@ and the tests that saw it run, the quickest first, until one fails. A refusal th
 
     python tests/rules.py                  # all: hours
     python tests/rules.py --part 1/20      # a twentieth of them
-    python tests/rules.py algorithms/v6_federated/privacy/secagg --workers 2
+    python tests/rules.py algorithms/v6_federated/masks --workers 2
 """
 
 import argparse
@@ -29,7 +29,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
-    *(f"algorithms/v6_federated/{room}" for room in ("privacy", "node", "data", "models", "messages")),
+    *(
+        f"algorithms/v6_federated/{room}"
+        for room in ("gate", "rules", "masks", "noise", "node", "data", "models", "messages")
+    ),
     *sorted(
         str(path.relative_to(ROOT))
         for path in ROOT.glob("algorithms/v6_*/*.py")

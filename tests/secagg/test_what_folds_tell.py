@@ -10,11 +10,11 @@ from forged import Central
 
 import v6_gbdt
 from v6_federated.data import aggregates
+from v6_federated.gate import questions
 from v6_federated.messages import codec
-from v6_federated.node import functions
 from v6_federated.node.node import Node
-from v6_federated.privacy.rounding import Rounding
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.rounding import Rounding
+from v6_federated.rules.schema import Column, Schema
 from v6_gbdt import bins
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
@@ -143,7 +143,7 @@ def test_histograms_tell_no_place_where_a_hospital_rounds(network, monkeypatch):
         return {float(np.floor(edge - 1e-9) + 0.5) for edge, rise in rises if rise > 2}
 
     with monkeypatch.context() as patch:
-        patch.setattr(functions.aggregates, "statistic", _rounding(functions.aggregates.statistic))
+        patch.setattr(questions.aggregates, "statistic", _rounding(questions.aggregates.statistic))
         assert jumps() == {v for v in ranks(5, 3) if 100 < v < 200}
     assert jumps() == set()
 

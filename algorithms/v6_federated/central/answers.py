@@ -9,9 +9,9 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer, by_organization
+from v6_federated.masks.encoding import MOST_DITHER
+from v6_federated.masks.summing import FINEST
 from v6_federated.messages import codec
-from v6_federated.privacy.secagg.encoding import MOST_DITHER
-from v6_federated.privacy.sums import FINEST
 
 
 class Answers:

@@ -24,15 +24,15 @@ from v6_federated.data import pca, pooling, preprocessing
 from v6_federated.data.columns import Features
 from v6_federated.data.reading import KINDS
 from v6_federated.data.steps import Step
+from v6_federated.masks.agreement import Entry
+from v6_federated.masks.study import TOTALS
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import MODES, SPECIAL, DataSpec, Job
 from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models import metrics, outcomes
-from v6_federated.privacy.limits import MOST_BANDS
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.secagg.study import TOTALS
+from v6_federated.rules.limits import MOST_BANDS
+from v6_federated.rules.policy import Policy
 
 Ask = Callable[[Group], list[Answer]]  # returns usable answers, enough of them, by ascending id
 Agree = Callable[[Job, Sequence[Answer]], Job]

@@ -2,7 +2,7 @@
 
 The sums of a block get the form of one node's answer, so that steps and PCA do with them what they do with nodes. A
 mean and squares about it take two requests: squares about zero, in fixed point, would lose what is small beside the
-mean. The size of the numbers is not known, so they are asked for at several scales at once (``sums.ladder``).
+mean. The size of the numbers is not known, so they are asked for at several scales at once (``summing.ladder``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +17,10 @@ from v6_federated.central import preparation
 from v6_federated.central.answer import Answer
 from v6_federated.central.rounds import Group
 from v6_federated.data import aggregates, pca, preprocessing, small_cells
+from v6_federated.masks.summands import Part
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.summands import Part
+from v6_federated.rules.policy import Policy
 
 FEWEST = 3  # hospitals that must have enough rows of a level: the sum would be about one or two of them, others say 0
 

@@ -17,8 +17,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data import pca
 from v6_federated.data.columns import Features, check_scale
 from v6_federated.data.reading import shortest
-from v6_federated.privacy import exact
-from v6_federated.privacy.policy import Policy
+from v6_federated.masks import exact
+from v6_federated.rules.policy import Policy
 
 BINS = 200  # of the histogram from which a quantile is read
 EDGES = BINS + 3

@@ -9,8 +9,8 @@ import pytest
 import second
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from v6_federated.privacy.secagg import agreement, keys
-from v6_federated.privacy.secagg.study import Hospital, Study
+from v6_federated.masks import agreement, keys
+from v6_federated.masks.study import Hospital, Study
 
 
 @pytest.fixture(scope="session")

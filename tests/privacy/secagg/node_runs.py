@@ -24,14 +24,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central import preparation
+from v6_federated.gate import questions, under_masks
+from v6_federated.masks import transcript
+from v6_federated.masks.exact import Exact
+from v6_federated.masks.summing import Change, Sums
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.models import questions
-from v6_federated.models.questions import Asked
-from v6_federated.node import functions, masking
-from v6_federated.privacy.exact import Exact
-from v6_federated.privacy.secagg import transcript
-from v6_federated.privacy.sums import Change, Sums
+from v6_federated.models import layouts
+from v6_federated.models.layouts import Asked
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 
@@ -87,8 +87,8 @@ class Recorder:
     def at_work(self) -> Iterator[None]:
         """Set what is random, and record what is not sent."""
         numbers = itertools.count()
-        generate, table, layout = X25519PrivateKey.from_private_bytes, masking._table, questions.layout
-        answer = masking.answer
+        generate, table, layout = X25519PrivateKey.from_private_bytes, under_masks._table, layouts.layout
+        answer = under_masks.answer
 
         def key() -> X25519PrivateKey:
             private = seed(self.name, "key", next(numbers))
@@ -126,10 +126,10 @@ class Recorder:
         with ExitStack() as patches:
             for where, name, by in (
                 (X25519PrivateKey, "generate", staticmethod(key)),
-                (masking, "__version__", VERSION),
-                (masking, "_table", digest_of),
-                (questions, "layout", items_of),
-                (masking, "answer", answered),
+                (under_masks, "__version__", VERSION),
+                (under_masks, "_table", digest_of),
+                (layouts, "layout", items_of),
+                (under_masks, "answer", answered),
                 (preparation.uuid, "uuid4", lambda: uuid.UUID(bytes=seed(self.name, "job")[:16])),
             ):
                 patches.enter_context(mock.patch.object(where, name, by))
@@ -229,7 +229,7 @@ class Caller:
     def asked(self, seq: int, function: str, arrays: Any = None, units: Any = (), **settings: Any) -> dict[str, Any]:
         """The arguments of a request for a sum."""
         received = codec.decode(arrays) if arrays else {}
-        layout = questions.layout(getattr(functions, function).sums, Asked(Job.from_json(self.job), settings, received))
+        layout = layouts.layout(getattr(questions, function).sums, Asked(Job.from_json(self.job), settings, received))
         sums = Sums.of(layout, seq, 1, self.rows, units, self.tags if seq == 1 else {}).to_json()
         return {**settings, "sums": sums, **({"arrays": arrays} if arrays else {})}
 

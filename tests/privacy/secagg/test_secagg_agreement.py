@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg.agreement import Entry, check_roster, check_tag, pair_key, roster_digest, tag
+from v6_federated.masks import keys
+from v6_federated.masks.agreement import Entry, check_roster, check_tag, pair_key, roster_digest, tag
 
 
 def private(text):

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.secagg.encoding import SIGMA, Term, checks, decode, dither, encode, factors, has_wrapped
-from v6_federated.privacy.secagg.masks import mask
-from v6_federated.privacy.secagg.notation import MOST_HOSPITALS, enc, expand
+from v6_federated.masks.encoding import SIGMA, Term, checks, decode, dither, encode, factors, has_wrapped
+from v6_federated.masks.keystreams import mask
+from v6_federated.masks.notation import MOST_HOSPITALS, enc, expand
 
 FINITE = st.floats(width=64, allow_nan=False, allow_infinity=False)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.secagg import keys
+from v6_federated.masks import keys
 
 
 def test_a_new_key_is_read_again_and_only_the_user_can(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.summands import Item, Layout
+from v6_federated.masks.summands import Item, Layout
 
 UNITS = st.none() | st.just("any") | st.just("mean") | st.integers(-64, 280) | st.just(range(-64, 65))
 ADDITIVE = st.sampled_from(["row", "person", "stratum", "hospital"])

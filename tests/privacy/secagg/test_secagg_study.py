@@ -9,8 +9,8 @@ import second
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg.study import Hospital, Study, accept, accepted, masked_study
+from v6_federated.masks import keys
+from v6_federated.masks.study import Hospital, Study, accept, accepted, masked_study
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def test_a_disk_that_is_full_is_named(study, folders, monkeypatch, name):
             return os.fdopen(os.dup(args[0]), "wb").write(args[1][:9])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"v6_federated.privacy.secagg.study.{name}", full)
+    monkeypatch.setattr(f"v6_federated.masks.study.{name}", full)
     with pytest.raises(SafeError, match="cannot be written .No space left on device.; correct"):
         accept(folders[0], study, 3)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.secagg.transcript import array_digest, canonical, transcript
+from v6_federated.masks.transcript import array_digest, canonical, transcript
 
 DTYPES = {"f4": np.float32, "f8": np.float64, "i8": np.int64}
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53) + 1, 2**53 - 1)
