@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 NOTHING_COMPUTED = "Nothing was computed."
+DIVERGED = "training has diverged; try a smaller lr, or put columns on one scale (--preprocess standardize)"
 
 
 def shortened(names: Iterable[object], most: int = 10, between: str = ", ") -> str:

@@ -15,7 +15,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.database import named, read_database
 from v6_federated.base.errors import SafeError, place_of
 from v6_federated.base.logs import WITHHELD, one_line, print_anything
-from v6_federated.base.text import NOTHING_COMPUTED
+from v6_federated.base.text import DIVERGED, NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import (
     AlgorithmExecutionError,
     NodePermissionException,
@@ -349,7 +349,7 @@ def _check_plain(values: Mapping[str, Any]) -> None:
 
 def _check_finite(value: Any, name: str = "the answer") -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise SafeError(f"{name} is not finite; {codec.DIVERGED}")
+        raise SafeError(f"{name} is not finite; {DIVERGED}")
     if isinstance(value, dict):
         for key, inner in value.items():
             _check_finite(inner, key)

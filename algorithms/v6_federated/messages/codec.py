@@ -13,6 +13,7 @@ import pybase64
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import DIVERGED
 from v6_federated.messages import compression
 
 MOST_DIMENSIONS = 8  # of an array; none of ours has more than 4
@@ -24,7 +25,6 @@ WORDS: dict[str, np.dtype[Any]] = {"uint32": np.dtype("<u4"), "uint64": np.dtype
 
 Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
 PAYLOAD = {"dtype", "shapes", "data"}
-DIVERGED = "training has diverged; try a smaller lr, or put columns on one scale (--preprocess standardize)"
 
 
 def encode(arrays: Mapping[str, Array], precision: str = "float32") -> dict[str, Any]:

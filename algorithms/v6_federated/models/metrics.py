@@ -23,13 +23,13 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import DIVERGED
 from v6_federated.data import times
 from v6_federated.data.labels import LARGEST
 from v6_federated.data.source import Rows
 from v6_federated.masks import exact
 from v6_federated.masks.exact import Exact
 from v6_federated.masks.summands import LOSSES, Additive, Count, Declared, Sum
-from v6_federated.messages.codec import DIVERGED
 from v6_federated.messages.result import MOST_CROSSED, confusion_shape
 from v6_federated.models import Model
 from v6_federated.models.alone import alone
