@@ -103,6 +103,17 @@ def test_points_of_small_order_are_refused(vectors):
             keys.parsed(second.write_key(bytes.fromhex(point)))
 
 
+def test_the_second_implementation_refuses_the_same_keys(vectors):
+    negatives = vectors["negatives"]
+    for wrong in (*negatives["zero_points"], negatives["not_shortest"]):
+        with pytest.raises(second.Refused):
+            second.checked_key(bytes.fromhex(wrong))
+    with pytest.raises(second.Refused):
+        second.read_key(negatives["mistyped"])
+    for hospital in vectors["hospitals"]:
+        assert second.read_key(hospital["written"]).hex() == hospital["S"]
+
+
 def test_a_key_has_one_form(vectors):
     point = bytes.fromhex(vectors["hospitals"][0]["S"])
     for other in (bytes.fromhex(vectors["negatives"]["not_shortest"]), point[:31] + bytes([point[31] | 0x80])):
