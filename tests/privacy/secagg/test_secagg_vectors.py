@@ -80,6 +80,8 @@ def form(value):
         return {name: form(part) for name, part in value.items() if name not in ("T", "kept", "data", "tags", "units")}
     if isinstance(value, list):
         return [form(part) for part in value]
+    if isinstance(value, str) and re.fullmatch("-?0x[0-9a-f]+", value):  # a part of an exact sum
+        return "number"
     return type(value).__name__ if isinstance(value, int | float) else value
 
 
