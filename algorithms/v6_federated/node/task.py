@@ -117,7 +117,7 @@ def partial(
             if evaluate and not own_model:
                 with node.later():
                     evaluation = node.evaluate(received["weights"], evaluate)
-            returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
+            returned = function(node, **{name: received.get(name) for name in wanted}, **dict(checked))
             if evaluate and own_model:
                 with node.later():
                     evaluation = node.evaluate(node.own_model, evaluate)
