@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from v6_federated import CollectResultsError
 from v6_federated.models import metrics
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_workbench.simulation import datasets
 from v6_workbench.simulation.mock import MockNetwork
 

@@ -21,11 +21,11 @@ from scipy import optimize, stats
 
 from benchmarks import tables
 from v6_federated import Answers, Federation
-from v6_federated.models.clipping import clipped_sum, sensitivity
 from v6_federated.node import noising
-from v6_federated.privacy.dp import accountant, units
-from v6_federated.privacy.dp.noise import discrete_gaussian
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise import accountant, units
+from v6_federated.noise.clipping import clipped_sum, sensitivity
+from v6_federated.noise.gaussian import discrete_gaussian
+from v6_federated.noise.plan import Plan
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.mock_node import Database

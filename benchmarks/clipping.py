@@ -10,10 +10,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import tables
 from v6_federated import models
-from v6_federated.models import clipping
-from v6_federated.models.clipping import sensitivity
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.dp.noise import discrete_gaussian
+from v6_federated.noise import clipping, units
+from v6_federated.noise.clipping import sensitivity
+from v6_federated.noise.gaussian import discrete_gaussian
 from v6_workbench.simulation.datasets import Dataset
 
 FEATURES, CLASSES = 784, 10

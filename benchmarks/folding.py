@@ -21,8 +21,8 @@ from v6_federated.data.columns import Features
 from v6_federated.data.preprocessing import Levelling
 from v6_federated.data.source import Rows
 from v6_federated.models import metrics
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.rounding import Rounding
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.rounding import Rounding
 
 CAREFUL = Policy.of("careful")
 M = CAREFUL.minimum_rows_a_class

@@ -15,7 +15,7 @@ from benchmarks import tables
 from v6_federated import inference, times
 from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.node.rows import Groups
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_km.comparison import chi_squared, of_bins, of_hospital
 from v6_km.curves import Counts
 from v6_km.partial import leaving

@@ -17,8 +17,8 @@ from scipy import special
 from benchmarks import tables
 from benchmarks.private_utility.heart import HOSPITAL, LABEL, LEVELS, RANGES, SCHEMA
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.dp import accountant, bounded
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise import accountant, bounded
+from v6_federated.noise.plan import Plan
 from v6_glm import noisy
 from v6_glm.families import Glm
 from v6_workbench.simulation.mock import MockNetwork

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import tables
 from v6_federated import models
-from v6_federated.privacy.secagg.answered import KEPT
+from v6_federated.masks.answered import KEPT
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 

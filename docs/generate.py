@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 
 import v6_federated
 from v6_federated.messages.common import Common
-from v6_federated.privacy import limits as node_limits
+from v6_federated.rules import limits as node_limits
 from v6_workbench import registry
 from v6_workbench.cli import main as command_line
 from v6_workbench.network import store

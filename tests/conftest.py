@@ -14,8 +14,8 @@ import referee
 from hypothesis import settings
 
 from v6_federated.node import silence
-from v6_federated.privacy import hospital
-from v6_federated.privacy.environment import debugging
+from v6_federated.rules import hospital
+from v6_federated.rules.environment import debugging
 from v6_workbench.conformance import tables
 
 settings.register_profile("any machine", deadline=None)  # how long an example takes says how busy the machine is

@@ -46,6 +46,11 @@ def test_a_method_imports_the_face_alone_and_nobody_imports_a_method():
                 assert other == "v6_federated" and imported.count(".") <= 1, f"{module} imports {imported}"
 
 
+def test_no_two_files_that_run_at_a_hospital_have_the_same_name():
+    names = Counter(path.name for path in (ROOT / "algorithms" / "v6_federated").rglob("*.py"))
+    assert [name for name, k in names.items() if k > 1 and not name.startswith("__")] == []
+
+
 def test_every_package_here_is_a_method_or_shared():
     folders = {path.parent.name for path in (ROOT / "algorithms").glob("v6_*/__init__.py")}
     assert folders == METHODS | {"v6_federated", "v6_workbench"}

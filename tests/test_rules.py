@@ -61,5 +61,5 @@ def test_a_test_that_sees_a_rule_is_recorded(tmp_path, monkeypatch):
 def test_there_are_rules_to_delete():
     for room in rules.ROOMS:
         assert (Path(rules.ROOT) / room).exists()
-    path = "algorithms/v6_federated/privacy/summands.py"
+    path = "algorithms/v6_federated/masks/summands.py"
     assert len([*rules.rules_of(path, (rules.ROOT / path).read_bytes())]) > 3

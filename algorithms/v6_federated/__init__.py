@@ -14,11 +14,25 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.bins_of_time import Grid, bins_of_time, check_grid, mixed_bins
 from v6_federated.central.federation import Federation
-from v6_federated.central.job import Result, central
-from v6_federated.central.privacy import training_plan
+from v6_federated.central.method import Result, central
+from v6_federated.central.noise_plan import training_plan
 from v6_federated.data import affine, inference, pca, statistics, times
 from v6_federated.data.columns import check_scale
 from v6_federated.data.source import Rows
+from v6_federated.gate.call import partial
+from v6_federated.gate.extraction import extract
+from v6_federated.gate.questions import (
+    confirm,
+    count_events,
+    count_rows,
+    describe,
+    evaluate,
+    fit_step,
+    forget,
+    keep_steps,
+)
+from v6_federated.masks import exact
+from v6_federated.masks.summands import Count, Loss, Mean, Sum, Truth, of_the_model
 from v6_federated.messages import codec
 from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, TrainingWithNoise, WithNoise
 from v6_federated.messages.local_sgd import (
@@ -35,25 +49,11 @@ from v6_federated.messages.local_sgd import (
 )
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
-from v6_federated.models.questions import Asked
-from v6_federated.node.extraction import extract
-from v6_federated.node.functions import (
-    confirm,
-    count_events,
-    count_rows,
-    describe,
-    evaluate,
-    fit_step,
-    forget,
-    keep_steps,
-)
+from v6_federated.models.layouts import Asked
 from v6_federated.node.node import Node
-from v6_federated.node.task import partial
-from v6_federated.privacy import exact
-from v6_federated.privacy.dp.bounded import ROW, bounded_reach, bounded_rows, bounded_sum
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.environment import number_of_threads
-from v6_federated.privacy.summands import Count, Loss, Mean, Sum, Truth, of_the_model
+from v6_federated.noise.bounded import ROW, bounded_reach, bounded_rows, bounded_sum
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.environment import number_of_threads
 
 __all__ = [
     "LARGE",

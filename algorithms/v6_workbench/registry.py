@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import v6_federated
 from v6_federated.base.errors import SafeError
-from v6_federated.central.job import OF_MODELS
+from v6_federated.central.method import OF_MODELS
 from v6_federated.messages import settings
 from v6_federated.messages.common import Common
 

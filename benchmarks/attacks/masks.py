@@ -11,12 +11,11 @@ from benchmarks.attacks.isolation import standardize
 from benchmarks.attacks.researcher import TARGET, Failed, Outcome, Refused, Researcher
 from benchmarks.attacks.transport import Agreed, Participant
 from v6_federated.base.errors import SafeError
+from v6_federated.masks import exact, keys, study
+from v6_federated.masks.study import Hospital
+from v6_federated.masks.summands import FIRST
+from v6_federated.masks.summing import decoded
 from v6_federated.messages import codec
-from v6_federated.privacy import exact
-from v6_federated.privacy.secagg import keys, study
-from v6_federated.privacy.secagg.study import Hospital
-from v6_federated.privacy.summands import FIRST
-from v6_federated.privacy.sums import decoded
 from v6_workbench.simulation.call_outcomes import CallOutcome
 
 METHOD = "v6_fedavg"

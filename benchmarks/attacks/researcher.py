@@ -21,13 +21,13 @@ from scipy.stats import binom
 
 from benchmarks.attacks import transport
 from benchmarks.attacks.transport import Agreed, Failed, NotASum, Refused
+from v6_federated.masks.summands import FIRST, OF_MEANS
+from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec
-from v6_federated.privacy.dp import accountant, bounded, units
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.summands import FIRST, OF_MEANS
-from v6_federated.privacy.sums import Sums
+from v6_federated.noise import accountant, bounded, units
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation import datasets, dealing
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan

@@ -20,15 +20,15 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.version import __version__
+from v6_federated.gate import under_masks
+from v6_federated.masks import agreement, keys, keystreams, notation, study
+from v6_federated.masks.agreement import Entry
+from v6_federated.masks.summing import Sums, decoded
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.models import metrics, questions
-from v6_federated.models.questions import Asked
-from v6_federated.node import masking
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.secagg import agreement, keys, masks, notation, study
-from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Sums, decoded
+from v6_federated.models import layouts, metrics
+from v6_federated.models.layouts import Asked
+from v6_federated.noise import units
 from v6_workbench.simulation.mock_node import MockNode
 
 if TYPE_CHECKING:
@@ -123,13 +123,13 @@ class Agreed:
         T = b""
         words = dict[int, np.ndarray]()
         for bits in (32, 64):
-            total: np.ndarray = np.zeros(sums.words(bits), masks.WORDS[bits])
+            total: np.ndarray = np.zeros(sums.words(bits), keystreams.WORDS[bits])
             for k, answer in answers.items():
                 total += codec.decode_words(answer[f"y{bits}"], f"uint{bits}", sums.words(bits))
                 T = bytes.fromhex(answer["T"])
                 drawn = notation.H("kept", T, b"")  # these functions keep nothing
                 for S, K in self.pairs.get(k, {}).items():
-                    m = masks.mask(K, drawn, 32 if bits == 32 else 64, total.size)
+                    m = keystreams.mask(K, drawn, 32 if bits == 32 else 64, total.size)
                     if self.entries[k].S < S:  # the member has added it
                         total -= m
                     else:
@@ -206,8 +206,8 @@ def agree(
 def _kept(node: MockNode, key: str) -> dict[str, str]:
     """The keys that a hospital which works with the researcher shares with the others, by their public keys."""
     [file] = node.folder.rglob(f"*{key}-*-keys.sealed")
-    [seal] = (Path(node.environment["HOSPITAL_DATABASE_URI"]) / masking.SEALS).glob(f"{key}-*")
-    nonce, sealed = file.read_bytes()[: masking.NONCE_BYTES], file.read_bytes()[masking.NONCE_BYTES :]
+    [seal] = (Path(node.environment["HOSPITAL_DATABASE_URI"]) / under_masks.SEALS).glob(f"{key}-*")
+    nonce, sealed = file.read_bytes()[: under_masks.NONCE_BYTES], file.read_bytes()[under_masks.NONCE_BYTES :]
     session = json.loads(ChaCha20Poly1305(seal.read_bytes()).decrypt(nonce, sealed, key.encode()))
     found: dict[str, str] = session["shared"]
     return found
@@ -261,7 +261,7 @@ def question(
     evaluates = bool(arguments.get("evaluate"))
     asked = Asked(Job.from_json(job), settings, arrays, evaluates, arguments.get("bands", 0))
     try:
-        layout = questions.layout(declaration, asked)
+        layout = layouts.layout(declaration, asked)
     except SafeError as error:
         raise Refused(f"organization {TARGET}: {error}") from None
     units = [(64, e) for _ in layout.chosen]

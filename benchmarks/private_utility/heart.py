@@ -15,9 +15,9 @@ from benchmarks.private_utility.jobs import DOCUMENT, descended
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Source
 from v6_federated.models.linear import LinearModel
-from v6_federated.privacy.dp import accountant
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise import accountant
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench import registry
 from v6_workbench.reporting.prediction import predict
 from v6_workbench.simulation.datasets import Dataset

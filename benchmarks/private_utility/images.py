@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks import runs, tables
 from benchmarks.private_utility import jobs
 from benchmarks.private_utility.jobs import DELTA, NAMES, NODES, OWN, SHARED, Local, Task
-from v6_federated.privacy.dp import accountant
+from v6_federated.noise import accountant
 from v6_workbench.simulation.datasets import Dataset
 
 ABOUT = (

@@ -11,12 +11,12 @@ from torch import nn
 from benchmarks import runs, tables
 from benchmarks.private_utility import scattering
 from v6_federated import codec, models
-from v6_federated.central import privacy
+from v6_federated.central import noise_plan
 from v6_federated.data.reading import as_features
-from v6_federated.models.clipping import clipped_sum, sensitivity
 from v6_federated.models.convolution import Convolution
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise import units
+from v6_federated.noise.clipping import clipped_sum, sensitivity
+from v6_federated.noise.plan import Plan
 from v6_workbench import registry
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment
@@ -88,7 +88,7 @@ def settings(task: Task, aggregation: str, epsilon: float | None, local: Local) 
 
 @functools.cache
 def _plan(items: tuple[tuple[str, Any], ...]) -> Plan | None:
-    return privacy.plan_of(registry.validate("fedavg", dict(items)))
+    return noise_plan.plan_of(registry.validate("fedavg", dict(items)))
 
 
 def plan_of(values: Mapping[str, Any]) -> Plan | None:

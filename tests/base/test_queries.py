@@ -19,8 +19,8 @@ from helpers import JOB, four
 
 from v6_federated.base.logs import WITHHELD, said_no
 from v6_federated.base.vantage6_api import Database, DataError, UserInputError, queries
-from v6_federated.operator.audit import shown
-from v6_federated.privacy import audit
+from v6_federated.operator.show_audit import shown
+from v6_federated.rules import audit
 
 PASSWORD = "Geheim-w0rt"
 DESCRIBE = {

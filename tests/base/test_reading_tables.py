@@ -9,7 +9,7 @@ from helpers import four
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError
 from v6_federated.base.tables import KINDS, read, separator, stem, suffix
-from v6_federated.operator.tables import opened
+from v6_federated.operator.own_table import opened
 from v6_workbench.simulation import datasets
 
 TABLE = pd.DataFrame({"hospital": ["a, north", "b"] * 5, "age": [50.5, 61.0] * 5, "n": [3, 4] * 5, "ill": [0, 1] * 5})

@@ -6,7 +6,7 @@ import pytest
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 ROWS = 40

@@ -8,7 +8,7 @@ from helpers import train
 
 from v6_federated import SafeError, UserInputError, models
 from v6_federated.central import start_file
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_workbench.reporting import export
 
 MODEL = models.build({"name": "fnn", "features": 4, "classes": 2, "hidden": 3})

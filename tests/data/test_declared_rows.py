@@ -7,7 +7,7 @@ import pytest
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.declared import UNKNOWN, conformed
 from v6_federated.data.source import Source
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 
 AGE, SEX = Column("age", "number", 0, 120), Column("sex", "words", levels=("f", "m"))
 SCHEMA = Schema((AGE, SEX), "ill", classes=("no", "yes"))

@@ -14,7 +14,7 @@ from v6_federated.data.columns import UNKNOWN, Features
 from v6_federated.data.reading import read_features
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 

@@ -10,7 +10,7 @@ from vantage6.algorithm.tools.exceptions import (
 
 from v6_federated.data import source
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 
 
 def test_a_missing_value_is_refused_by_its_column_alone():

@@ -6,7 +6,7 @@ from vantage6.algorithm.tools.exceptions import PrivacyThresholdViolation
 
 from v6_federated.base.errors import SafeError
 from v6_federated.data import times
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 
 
 def test_bins_that_few_rows_leave_are_joined():

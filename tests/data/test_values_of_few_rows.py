@@ -10,7 +10,7 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError
 from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.data import source
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 
 
 def test_a_column_that_few_rows_have_is_refused_whatever_fills_it(clinics):

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import files
+from v6_federated.data import opening
 
 
 def refusal(path):
     """The one line with which a database is refused."""
     with pytest.raises(DataError) as refused:
-        files.open_database(path)
+        opening.open_database(path)
     text = str(refused.value)
     assert "\n" not in text and len(text) < 300
     return text
@@ -52,7 +52,7 @@ def array(values, header=None):
             "d.npz cannot be read as .npz (ValueError)",
         ),
         ({"x.npy": array(np.ones(2), "__import__('os').abort()")}, "d.npz cannot be read as .npz (ValueError)"),
-        ({f"{i}.npy": b"" for i in range(files.MOST_MEMBERS + 1)}, "d.npz holds 1001 arrays; expected at most 1000"),
+        ({f"{i}.npy": b"" for i in range(opening.MOST_MEMBERS + 1)}, "d.npz holds 1001 arrays; expected at most 1000"),
     ],
 )
 def test_an_archive_that_is_none_of_arrays_is_refused(tmp_path, members, says):
@@ -80,7 +80,7 @@ def test_an_archive_with_a_changed_byte_is_refused_or_has_the_same_arrays(tmp_pa
     whole[at % len(whole)] ^= 255
     (tmp_path / "d.npz").write_bytes(whole)
     try:
-        found = files.open_database(tmp_path / "d.npz")
+        found = opening.open_database(tmp_path / "d.npz")
         np.testing.assert_array_equal(found.X, X)
         np.testing.assert_array_equal(found.y, y)
     except DataError as error:
@@ -112,15 +112,15 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path):
 
 def test_a_size_that_no_memory_has_is_refused_as_declared(tmp_path, monkeypatch):
     np.savez(tmp_path / "d.npz", x=np.ones((30, 2)), y=np.ones(30))
-    monkeypatch.setattr(files, "MOST_BYTES", 500)
+    monkeypatch.setattr(opening, "MOST_BYTES", 500)
     assert refusal(tmp_path / "d.npz").startswith("d.npz holds 976 bytes when unpacked; expected at most 500")
 
 
 def test_a_table_of_mostly_zeros_may_be_packed_tightly(tmp_path):
     X, y = np.zeros((1000, 2000)), np.arange(1000) % 2
     np.savez_compressed(tmp_path / "d.npz", x=X, y=y)
-    assert X.nbytes > files.MOST_RATIO * (tmp_path / "d.npz").stat().st_size
-    assert files.open_database(tmp_path / "d.npz").X.shape == X.shape
+    assert X.nbytes > opening.MOST_RATIO * (tmp_path / "d.npz").stat().st_size
+    assert opening.open_database(tmp_path / "d.npz").X.shape == X.shape
 
 
 # ---- images
@@ -164,9 +164,9 @@ def test_images_of_two_sizes_are_refused_before_the_second_is_read(tmp_path):
 def test_pixels_of_all_images_together_are_bounded(tmp_path, monkeypatch):
     for i in range(3):
         image(tmp_path / "a" / f"{i}.png")
-    monkeypatch.setattr(files, "MOST_BYTES", 47)
+    monkeypatch.setattr(opening, "MOST_BYTES", 47)
     assert refusal(tmp_path) == "the images have more than 47 pixels in all; expected fewer or smaller ones"
-    monkeypatch.setattr(files, "MOST_IMAGES", 2)
+    monkeypatch.setattr(opening, "MOST_IMAGES", 2)
     assert refusal(tmp_path) == "3 images in the folder; expected at most 2"
 
 
@@ -180,7 +180,7 @@ def test_an_image_that_ends_early_or_has_changed_bytes_is_refused_or_read(tmp_pa
     for content in spoilt:
         file.write_bytes(content)
         try:
-            assert files.open_database(tmp_path).X.ndim == 3
+            assert opening.open_database(tmp_path).X.ndim == 3
         except DataError as error:
             refused += 1
             assert "Smith" not in str(error) and "\n" not in str(error)

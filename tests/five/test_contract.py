@@ -13,7 +13,7 @@ import pytest
 from contract import Node
 
 from v6_federated.base import vantage6_api
-from v6_federated.privacy import audit
+from v6_federated.rules import audit
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.jobs import OPEN, Tape
 from v6_workbench.network import images

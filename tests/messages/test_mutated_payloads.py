@@ -114,7 +114,7 @@ def decode_payloads() -> None:
 
 
 def run_tasks(profile: str) -> None:
-    from v6_federated.node.task import SAFE_ERRORS
+    from v6_federated.gate.call import SAFE_ERRORS
     from v6_workbench import registry
     from v6_workbench.conformance.tables import clinic
     from v6_workbench.simulation import mock_node

@@ -15,7 +15,7 @@ import v6_gbdt
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import PrivacyThresholdViolation
 from v6_federated.messages import codec
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_gbdt import bins
 from v6_gbdt.trees import Trees
 from v6_workbench.simulation.call_outcomes import CallOutcome

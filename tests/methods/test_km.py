@@ -15,7 +15,7 @@ from vantage6.algorithm.tools.exceptions import CollectResultsError, UserInputEr
 from v6_federated.base.errors import SafeError
 from v6_federated.data import times
 from v6_federated.messages import codec
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 from v6_km.comparison import chi_squared, of_bins
 from v6_km.curves import Counts, curve
 from v6_km.hiding import hidden

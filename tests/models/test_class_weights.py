@@ -14,7 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
-from v6_federated.models.clipping import clipped_sum
+from v6_federated.noise.clipping import clipped_sum
 
 NAMES = ["logreg", "svm", "fnn:hidden=4", "cnn_garst"]
 TEN_TIMES = {"rounds": 1500, "lr": 0.5, "until_converged": 1e-5, "server_momentum": 0.9}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
-from v6_federated.models import clipping
+from v6_federated.noise import clipping
 
 NUMPY = ["logreg", "logreg:l2=0.1", "svm", "svm:l2=0.1", "fnn:hidden=7", "nn_reddy:hidden=7", "2nn:hidden=7"]
 TORCH = ["cnn_garst", "cnn_reddy:dropout=0", "cnn_mcmahan"]

@@ -11,8 +11,8 @@ from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_s
 from v6_federated import models
 from v6_federated.messages import codec
 from v6_federated.models import details
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.rounding import Rounding
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.rounding import Rounding
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}
 

@@ -8,8 +8,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from v6_federated import models
 from v6_federated.data import source
 from v6_federated.models import metrics
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.rounding import Rounding
+from v6_federated.noise import units
+from v6_federated.rules.rounding import Rounding
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -18,7 +18,7 @@ import pytest
 from four_hospitals import GENES, LIMITS, ROWS, training
 
 from v6_federated.base.vantage6_api import FIVE
-from v6_federated.privacy import audit
+from v6_federated.rules import audit
 from v6_workbench.cli.main import main
 from v6_workbench.errors import EngineError
 from v6_workbench.network import docker_engine, images, local, project

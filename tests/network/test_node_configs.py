@@ -8,7 +8,7 @@ import yaml
 from leftovers import once
 from vantage6.common.globals import NodePolicy
 
-from v6_federated.privacy import policy
+from v6_federated.rules import policy
 from v6_workbench.network import images
 
 FOLDER = Path(__file__).parents[2] / "node_configs"

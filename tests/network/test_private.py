@@ -5,7 +5,7 @@ import json
 import pytest
 from four_hospitals import FEATURES, complaint
 
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, local
 

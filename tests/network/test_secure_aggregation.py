@@ -17,12 +17,12 @@ from four_hospitals import TRAINING
 from leftovers import once
 from vantage6.common.task_status import has_task_finished
 
+from v6_federated.masks import answered, keys
+from v6_federated.masks.summands import Count, Layout
+from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.secagg import answered, keys
-from v6_federated.privacy.summands import Count, Layout
-from v6_federated.privacy.sums import Sums
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.cli.main import main
 from v6_workbench.network import docker_engine, local, server
 

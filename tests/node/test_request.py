@@ -10,7 +10,7 @@ from helpers import crafted, four
 from v6_federated.base.errors import SafeError
 from v6_federated.messages import codec
 from v6_federated.node.request import WITHOUT_FOLDER, Request
-from v6_federated.privacy import audit
+from v6_federated.rules import audit
 from v6_workbench.simulation.mock import MockNetwork
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}

@@ -11,8 +11,8 @@ from helpers import a_method, crafted
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
-from v6_federated.models import clipping
 from v6_federated.node.silence import silent, subnormals_as_zero
+from v6_federated.noise import clipping
 from v6_gbdt import leaves, trees
 from v6_gbdt.trees import LEAF, Trees
 

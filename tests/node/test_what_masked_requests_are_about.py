@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from v6_federated.gate import under_masks
 from v6_federated.messages.job import SPECIAL, DataSpec, Job
-from v6_federated.node import masking
 
 
 @pytest.mark.parametrize("name", SPECIAL)
@@ -14,4 +14,4 @@ def test_a_masked_job_cannot_change_a_special_column(name):
     spec = DataSpec("months", ["age"], **{name: "a"})
     job = Job("cox", "0" * 32, 0, [1, 2, 3], [], 3, None, spec, None, "float64")
     other = replace(job, data=replace(job.data, **{name: "b"}))
-    assert masking._told(job) != masking._told(other)
+    assert under_masks._told(job) != under_masks._told(other)

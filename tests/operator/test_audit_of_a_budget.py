@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
-from v6_federated.privacy.audit import NAME as LOG
-from v6_federated.privacy.dp.ledger import NAME, Ledger
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise.ledger import NAME, Ledger
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.audit import NAME as LOG
 
 FIRST = Plan(clip=1.0, noise=20.0, steps=30, evaluations=3, evaluation_noise=10.0)
 SECOND = Plan(clip=1.0, noise=40.0, steps=100)

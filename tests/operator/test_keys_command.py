@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from v6_federated.privacy.secagg import keys
+from v6_federated.masks import keys
 
 
 def test_a_key_is_made_once_and_shown_again(call, folders):

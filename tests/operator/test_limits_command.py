@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from v6_federated.privacy.limits import LIMITS, PROFILES
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.limits import LIMITS, PROFILES
+from v6_federated.rules.policy import Policy
 
 CONFIGURATIONS = sorted((Path(__file__).parents[2] / "node_configs").glob("*.yaml"))
 

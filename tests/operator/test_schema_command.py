@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from v6_federated.operator.schema import _at_least, _bounds, _rounded, compared, drafted
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.operator.check_schema import _at_least, _bounds, _rounded, compared, drafted
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 
 FEW = Policy.of("careful").minimum_rows_a_class
 N = 203

@@ -6,8 +6,8 @@ import pytest
 from helpers import OPEN, table
 
 from v6_federated.base.vantage6_api import CollectResultsError
-from v6_federated.privacy import audit
-from v6_federated.privacy.stopped import NAME, Stopped
+from v6_federated.rules import audit
+from v6_federated.rules.stopped import NAME, Stopped
 from v6_workbench.conformance.tables import three
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 

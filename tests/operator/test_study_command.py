@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg import study as pinned
-from v6_federated.privacy.secagg.study import Study
+from v6_federated.masks import keys
+from v6_federated.masks import study as pinned
+from v6_federated.masks.study import Study
+from v6_federated.rules.schema import Column, Schema
 
 SHARED = Schema((Column("age", "number", 0, 120), Column("sex", "words", levels=("f", "m"))), "ill", (0, 1), n=300)
 

@@ -17,13 +17,13 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Rows, Source
+from v6_federated.masks.summands import Count, Layout, Mean, Sum, each, of_the_model
+from v6_federated.masks.summing import Sums, encoded
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models import build, metrics
 from v6_federated.node import noising
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.summands import Count, Layout, Mean, Sum, each, of_the_model
-from v6_federated.privacy.sums import Sums, encoded
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 
 LARGEST = float(np.finfo(np.float32).max)
 

@@ -14,8 +14,8 @@ from benchmarks.attacks.people import allowed
 from benchmarks.attacks.researcher import Refused, Researcher, hospitals, matched
 
 import v6_fedavg
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.summands import Mean, Sum
+from v6_federated.masks import keys
+from v6_federated.masks.summands import Mean, Sum
 from v6_workbench.simulation import studies
 
 ROOT = Path(__file__).parents[2]

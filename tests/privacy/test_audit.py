@@ -13,10 +13,10 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import last_words, said_no
 from v6_federated.base.vantage6_api import CollectResultsError, NodePermissionException
 from v6_federated.messages import codec, serialization
-from v6_federated.operator import audit as shown
-from v6_federated.privacy import audit
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import Policy
+from v6_federated.operator import show_audit as shown
+from v6_federated.rules import audit
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.policy import Policy
 from v6_workbench.cli.main import main
 from v6_workbench.simulation.mock import MockNetwork
 

@@ -9,10 +9,10 @@ import pytest
 from benchmarks import canaries
 from scipy import stats
 
-from v6_federated.models.clipping import clipped_sum, sensitivity
 from v6_federated.node import noising
-from v6_federated.privacy.dp import accountant, units
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise import accountant, units
+from v6_federated.noise.clipping import clipped_sum, sensitivity
+from v6_federated.noise.plan import Plan
 
 MANY = 300  # canaries
 PLAN = accountant.calibrated(Plan(steps=1), 8.0, canaries.DELTA)  # each step is an audit of its own

@@ -16,7 +16,7 @@ from v6_federated.data.columns import Features
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.policy import Policy, PrivacyThresholdViolation
+from v6_federated.rules.policy import Policy, PrivacyThresholdViolation
 from v6_workbench.simulation.mock import CallOutcome, MockNetwork
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_AGGREGATION": "plain"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from v6_federated.privacy.levels import countable
+from v6_federated.rules.levels import countable
 
 A, B, C = ["a"] * 9, ["b"] * 7, ["c"] * 5
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from v6_federated.data import pca, statistics
-from v6_federated.privacy import exact
-from v6_federated.privacy.secagg import encoding
-from v6_federated.privacy.secagg.encoding import Term
+from v6_federated.masks import encoding, exact
+from v6_federated.masks.encoding import Term
 
 NUMBERS = st.floats(-(2.0**60), 2.0**60, allow_subnormal=True) | st.sampled_from(
     [2.0**-1000, -(2.0**-1074), 2.0**60, 0.1]

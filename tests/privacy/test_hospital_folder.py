@@ -9,8 +9,8 @@ from helpers import four, table
 from v6_federated.base.database import read_database
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException, UserInputError
-from v6_federated.privacy.hospital import FALLBACK, HospitalFolder
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.hospital import FALLBACK, HospitalFolder
+from v6_federated.rules.policy import Policy
 from v6_workbench.cli.main import main
 
 CAREFUL = Policy.of("careful")

@@ -23,9 +23,9 @@ from v6_federated.models import build
 from v6_federated.node import noising
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 
 SCHEMA = Schema((Column("x", "number", 0, 1), Column("z", "number", 0, 1)), "y", (0, 1), person="who", m=2)
 BOX = np.array([[0, 0.5, -0.0], [-1, 0, 0], [-1, 0, 0]], np.float32)  # rows without a value go right

@@ -13,10 +13,10 @@ import pytest
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import locked
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.node import masking
-from v6_federated.privacy import audit
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import Policy
+from v6_federated.gate import under_masks
+from v6_federated.rules import audit
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.policy import Policy
 
 fcntl = pytest.importorskip("fcntl")
 
@@ -74,7 +74,7 @@ def test_without_locks_nothing_leaves(tmp_path, monkeypatch):
         write(tmp_path)
     assert not (tmp_path / audit.NAME).read_bytes()
     node = SimpleNamespace(state=SimpleNamespace(folder=tmp_path, name="job"))
-    with pytest.raises(SafeError, match="cannot be written: No locks available"), masking._agreeing(node):
+    with pytest.raises(SafeError, match="cannot be written: No locks available"), under_masks._agreeing(node):
         raise AssertionError("agreed without a lock")
 
 
@@ -84,7 +84,7 @@ def test_one_run_at_a_time_agrees_on_keys(tmp_path):
 
     def agree():
         for _ in range(20):
-            with masking._agreeing(node):
+            with under_masks._agreeing(node):
                 inside.append(1)
                 most.append(len(inside))
                 inside.pop()
@@ -102,7 +102,7 @@ def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path):
     (tmp_path / "job-keys.lock").symlink_to(tmp_path / "elsewhere")
     with (
         pytest.raises(SafeError, match="cannot be written: Too many levels of symbolic links"),
-        masking._agreeing(node),
+        under_masks._agreeing(node),
     ):
         raise AssertionError("agreed through a link")
     assert not (tmp_path / "elsewhere").exists()

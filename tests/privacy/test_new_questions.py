@@ -9,9 +9,9 @@ from helpers import OPEN, table
 
 from v6_federated.__main__ import main
 from v6_federated.base.vantage6_api import CollectResultsError
+from v6_federated.gate import own_results
 from v6_federated.messages import codec
 from v6_federated.models import details
-from v6_federated.node import own_results
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 

@@ -12,10 +12,10 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.last_evaluation import LastEvaluation
 from v6_federated.central.rounds import Group
 from v6_federated.data.source import Rows
+from v6_federated.gate import own_results
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.models import details
-from v6_federated.node import own_results
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 
@@ -99,7 +99,7 @@ def test_details_are_plain_sums_only():
 def test_rounded_sums_of_bins_tell_no_row():
     """All that ``careful`` sends of a bin follows from its rounded count."""
     from v6_federated import models
-    from v6_federated.privacy.rounding import Rounding
+    from v6_federated.rules.rounding import Rounding
 
     model = models.build({"name": "logreg", "features": 1, "classes": 2})
     rng = np.random.default_rng(0)

@@ -28,7 +28,7 @@ from v6_federated.base import tables
 from v6_federated.base.errors import SafeError
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Source
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 
 PAIRS = int(os.environ.get("FILE_PAIRS", "200"))
 REFUSED = "the quotes in the table do not match"

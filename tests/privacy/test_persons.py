@@ -14,15 +14,14 @@ from v6_federated.data import pca
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Rows, Source
 from v6_federated.messages.job import DataSpec
-from v6_federated.models import clipping
-from v6_federated.models.clipping import clipped_sum
 from v6_federated.node import noising
 from v6_federated.node.noising import Noising
+from v6_federated.noise import accountant, clipping, units
+from v6_federated.noise.clipping import clipped_sum
+from v6_federated.noise.plan import Plan
 from v6_federated.operator import spent
-from v6_federated.privacy.dp import accountant, units
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 SCHEMA = Schema((Column("x", "number", 0.0, 1.0),), "y", (0, 1), person="who", m=3)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
-from v6_federated.privacy.environment import number_of_threads
-from v6_federated.privacy.limits import LIMITS
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.environment import number_of_threads
+from v6_federated.rules.limits import LIMITS
+from v6_federated.rules.policy import Policy
 
 
 def test_without_a_profile_a_node_is_careful():

@@ -9,12 +9,12 @@ import pytest
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
-from v6_federated.models.clipping import sensitivity
 from v6_federated.node import noising
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise import units
+from v6_federated.noise.clipping import sensitivity
+from v6_federated.noise.ledger import Ledger
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan

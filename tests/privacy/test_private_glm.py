@@ -14,10 +14,10 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.node import noising
-from v6_federated.privacy.dp import accountant, bounded
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise import accountant, bounded
+from v6_federated.noise.ledger import Ledger
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.schema import Column, Schema
 from v6_glm import noisy
 from v6_glm.families import FAMILIES, Glm
 from v6_workbench.conformance.interruptions import Killed

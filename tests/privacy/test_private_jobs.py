@@ -9,15 +9,15 @@ from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.data.source import split
 from v6_federated.messages import codec
 from v6_federated.models import build
-from v6_federated.models.clipping import clipped_sum, sensitivity
 from v6_federated.node import noising
 from v6_federated.node.request import Request
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise import units
+from v6_federated.noise.clipping import clipped_sum, sensitivity
+from v6_federated.noise.ledger import Ledger
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan
 

@@ -15,9 +15,9 @@ from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.data import pca
 from v6_federated.messages import codec
 from v6_federated.node import noising
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise import units
+from v6_federated.noise.ledger import Ledger
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.reporting import diagnostics
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan

@@ -13,8 +13,8 @@ from v6_federated import Federation
 from v6_federated.base.vantage6_api import CollectResultsError, UserInputError
 from v6_federated.messages import codec
 from v6_federated.node import noising
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise.ledger import Ledger
+from v6_federated.rules.schema import Column, Schema
 from v6_gbdt import bins, leaves, structures
 from v6_gbdt.trees import FEATURE, LEAF, VALUE, Trees
 from v6_workbench.simulation.mock import MockNetwork

@@ -8,9 +8,9 @@ import pytest
 from helpers import FEDAVG, JOB
 
 from v6_federated.base.vantage6_api import NodePermissionException, PrivacyThresholdViolation
-from v6_federated.privacy import locked, quota
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules import locked, quota
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.policy import Policy
 from v6_workbench.simulation.mock import MockNetwork
 
 DAY = 24 * 3600.0

@@ -12,10 +12,10 @@ import pytest
 from benchmarks.attacks import transport
 from benchmarks.attacks.researcher import TARGET, Refused, Researcher, hospitals
 
+from v6_federated.gate import under_masks
 from v6_federated.messages import codec
-from v6_federated.node import masking
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise.ledger import Ledger
+from v6_federated.noise.plan import Plan
 
 CHEAP = Plan(clip=4.0, noise=1e6, steps=20)
 USED = replace(CHEAP, noise=0.1)
@@ -118,11 +118,11 @@ def test_one_run_at_a_time_agrees_on_the_keys_of_a_job(tmp_path):
     inside = threading.Event()
 
     def second():
-        with masking._agreeing(node):
+        with under_masks._agreeing(node):
             inside.set()
 
     thread = threading.Thread(target=second)
-    with masking._agreeing(node), masking._agreeing(other):
+    with under_masks._agreeing(node), under_masks._agreeing(other):
         thread.start()
         assert not inside.wait(0.2)
     assert inside.wait(20)

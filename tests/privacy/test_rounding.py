@@ -8,8 +8,8 @@ import pytest
 
 from v6_federated.data.source import Rows
 from v6_federated.models import LinearModel, details, metrics
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.rounding import Rounding, rounded_loss
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.rounding import Rounding, rounded_loss
 
 M = 5
 

@@ -22,16 +22,17 @@ from v6_federated.base.tables import read_csv
 from v6_federated.base.vantage6_api import DataError, NodePermissionException
 from v6_federated.data.declared import conformed
 from v6_federated.data.source import Source
+from v6_federated.gate import call
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.models import build
-from v6_federated.node import noising, task
+from v6_federated.node import noising
 from v6_federated.node.node import Node
 from v6_federated.node.request import Request
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.noise.ledger import Ledger
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 
 SCHEMA = Schema(
     (Column("x", "number", 0, 1), Column("w", "words", levels=("1", "2", "no"))), "y", (0, 1), person="who", m=2
@@ -211,10 +212,10 @@ def test_a_query_is_refused_whatever_the_operator_allows(monkeypatch):
         allowed.append(queries)
         raise DataError("read")
 
-    monkeypatch.setattr(task, "read_database", read)
+    monkeypatch.setattr(call, "read_database", read)
     monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
     for profile in ("careful", "private"):
-        monkeypatch.setattr(task.Request, "of", lambda *_, p=profile: Asked(Policy.of(p, allow_queries=True)))
+        monkeypatch.setattr(call.Request, "of", lambda *_, p=profile: Asked(Policy.of(p, allow_queries=True)))
         with pytest.raises(DataError, match="read"):
             evaluate(mock_client=type("Client", (), {"organization_id": 3}), job=JOB, round=1)
     assert allowed == [True, False]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy import schema
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules import schema
+from v6_federated.rules.schema import Column, Schema
 
 AGE, SEX = Column("age", "number", 0, 120), Column("sex", "words", levels=("f", "m"))
 ONE = Schema((AGE, SEX), "ill", ("no", "yes"), n=300, person="patient", m=5)

@@ -18,7 +18,7 @@ import pytest
 from v6_federated.messages import codec
 from v6_federated.models import metrics
 from v6_federated.node import noising
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan

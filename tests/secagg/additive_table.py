@@ -11,11 +11,11 @@ from helpers import JOB
 from honest import COX, FIT, HONEST, TIMES
 
 import v6_federated
+from v6_federated.masks.summands import Layout
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
-from v6_federated.models import questions
-from v6_federated.models.questions import Asked
-from v6_federated.privacy.summands import Layout
+from v6_federated.models import layouts
+from v6_federated.models.layouts import Asked
 
 LOSS_COX = {**COX, "name": "linear", "loss": {"name": "cox"}}
 SEVERAL = ("client_update", FIT, {"local": {"lr": 0.1, "epochs": 2}}, {})
@@ -53,7 +53,7 @@ def layout(method: str, request: Any, word: str) -> Layout:
     sent = codec.decode(codec.encode(arrays, "float64")) if arrays else {}
     asked = Asked(job, own, sent, bool(settings.get("evaluate")), settings.get("bands", 0))
     declared = getattr(importlib.import_module(f"v6_{method}"), function).sums
-    return questions.layout(declared, asked)
+    return layouts.layout(declared, asked)
 
 
 def names(found: Layout, additive: tuple[str, ...]) -> str:

@@ -15,13 +15,13 @@ import pandas as pd
 from helpers import JOB
 from masked_jobs import nodes
 
+from v6_federated.masks import summing
+from v6_federated.masks.agreement import Entry
+from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.models import questions
-from v6_federated.models.questions import Asked
-from v6_federated.privacy import sums
-from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.sums import Sums
+from v6_federated.models import layouts
+from v6_federated.models.layouts import Asked
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 from v6_workbench.simulation.mock_node import MockNode
@@ -122,7 +122,7 @@ class Central:
         declaration = getattr(importlib.import_module(f"v6_{self.job['method']}"), function).sums
         sent = codec.decode(arrays) if arrays else {}
         asked = Asked(Job.from_json({**self.job, **(job or {})}), settings, sent, bool(evaluate), bands)
-        self.layout = layout = questions.layout(declaration, asked)
+        self.layout = layout = layouts.layout(declaration, asked)
         units = [unit for _ in layout.chosen]
         self.asked = Sums.of(layout, seq, 1, self.rows if rows is None else rows, units, self.tags)
         return self.asked
@@ -145,7 +145,7 @@ class Central:
         for bits in (32, 64):
             found = [codec.decode_words(a[f"y{bits}"], f"uint{bits}", self.asked.words(bits)) for a in answers]
             words[bits] = np.sum(found, axis=0, dtype=f"uint{bits}")
-        return sums.decoded(self.asked, words, bytes.fromhex(answers[0]["T"]))
+        return summing.decoded(self.asked, words, bytes.fromhex(answers[0]["T"]))
 
 
 @contextmanager

@@ -93,5 +93,5 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def without_masks(words: np.ndarray, *arguments: Any) -> np.ndarray:
-    """In place of ``masks.masked``: masks of zero."""
+    """In place of ``keystreams.masked``: masks of zero."""
     return words.copy()

@@ -9,18 +9,16 @@ import pytest
 from forged import Central
 from honest import HONEST
 
+from v6_federated.gate import under_masks
+from v6_federated.masks import encoding, exact, summing
+from v6_federated.masks.exact import EXACTLY, Exact
+from v6_federated.masks.summands import Item, Layout
+from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec
 from v6_federated.models import outcomes
-from v6_federated.node import masking
 from v6_federated.node import node as node_module
 from v6_federated.node.node import Node
-from v6_federated.privacy import exact
-from v6_federated.privacy import sums as summing
-from v6_federated.privacy.exact import EXACTLY, Exact
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.secagg import encoding
-from v6_federated.privacy.summands import Item, Layout
-from v6_federated.privacy.sums import Sums
+from v6_federated.rules.schema import Column, Schema
 from v6_glm.families import FAMILIES, Glm, newton_sums
 from v6_workbench import registry
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
@@ -169,7 +167,7 @@ def values_of(method, function, requests, job, monkeypatch, folder, hostile=Fals
         captured[node.organization_id] = sums, compute(), node.n
         return {"organization_id": node.organization_id, "round": node.round}, node.n
 
-    monkeypatch.setattr(masking, "answer", answer)
+    monkeypatch.setattr(under_masks, "answer", answer)
     tables = dealt("event" in job.get("data", {}), hostile)
     mode = "masked" if function in PERSONAL else "pinned"
     plan = StudyPlan(5, hospital_totals=job.get("hospital_totals", "told")) if mode == "pinned" else None

@@ -4,7 +4,7 @@ import pytest
 from masked_jobs import nodes, run
 from test_equal import METHODS
 
-from v6_federated.privacy import audit
+from v6_federated.rules import audit
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -10,13 +10,13 @@ from honest import HONEST
 
 from v6_federated import Count, Mean, Sum, Truth, partial
 from v6_federated.base.errors import SafeError
+from v6_federated.gate import call
+from v6_federated.masks.summands import Item, Layout, Summand, each
+from v6_federated.masks.summing import Sums, encoded
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.models import questions
-from v6_federated.models.questions import Asked
-from v6_federated.node import task
-from v6_federated.privacy.summands import Item, Layout, Summand, each
-from v6_federated.privacy.sums import Sums, encoded
+from v6_federated.models import layouts
+from v6_federated.models.layouts import Asked
 from v6_workbench import registry
 
 
@@ -81,7 +81,7 @@ def derived(lying, function, arrays, job, rest):
             bool(rest.get("evaluate")),
             rest.get("bands", 0),
         )
-        return questions.layout(declaration, asked)
+        return layouts.layout(declaration, asked)
     except Exception:
         return None
 
@@ -89,7 +89,7 @@ def derived(lying, function, arrays, job, rest):
 def test_a_thousand_forged_requests_are_refused_before_a_row_is_read(tmp_path, monkeypatch):
     """Other digests, units, keys, shapes, statistics, classes: whatever is not what the node's own code declares."""
     rng, refused, others, each_of = np.random.default_rng(42), 0, set(), 1000 // sum(map(len, HONEST.values())) + 1
-    monkeypatch.setattr(task, "Node", Unread)
+    monkeypatch.setattr(call, "Node", Unread)
     for method, asked in HONEST.items():
         with central("masked", tmp_path / method, K=4, package=f"v6_{method}") as lying:
             lying.job["method"] = method
@@ -161,7 +161,7 @@ def test_every_function_of_every_method_declares_its_sums_or_says_why_not():
         for name in {*module.__all__} - {"central", "extract", "forget"}:
             function = getattr(module, name)
             if function.sums is None:
-                assert function.single_answers or name in task.ALONE, name
+                assert function.single_answers or name in call.ALONE, name
             elif not callable(function.sums):
                 assert all(isinstance(summand, Summand) for _, summand in each(function.sums)), name
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from masked_jobs import QUICK, apart, in_blocks, learned, nodes, run, without_masks
 
+from v6_federated.gate import under_masks
 from v6_federated.messages import result as results
-from v6_federated.node import masking
 from v6_workbench.conformance.jobs import without_times
 
 METHODS = {
@@ -62,7 +62,7 @@ def check(package: str, databases: dict, settings: dict, tmp_path, monkeypatch, 
     assert result["privacy"]["aggregation"] == how["mode"]
     assert result["privacy"]["blocks"] == in_blocks(len(databases), 5 if len(databases) > 3 else 3)
     with monkeypatch.context() as patch:
-        patch.setattr(masking.masks, "masked", without_masks)
+        patch.setattr(under_masks.masks, "masked", without_masks)
         assert same(run(package, databases, **how, **settings), result)
     close(result, run(package, databases, "plain", **settings), within)
     return result

@@ -9,11 +9,11 @@ from forged import Central
 from honest import FIT, HONEST
 from test_additive_sums import dealt
 
+from v6_federated.gate import under_masks
+from v6_federated.masks import summing
+from v6_federated.masks.exact import Exact
 from v6_federated.messages import codec
-from v6_federated.models.questions import Asked
-from v6_federated.node import masking
-from v6_federated.privacy import sums as summing
-from v6_federated.privacy.exact import Exact
+from v6_federated.models.layouts import Asked
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful", "V6_FEDERATED_CLASSES": "*"}
@@ -44,7 +44,7 @@ def answers(case, monkeypatch, folder, exact=True):
         captured[node.organization_id] = sums, compute(), node.n
         return {"organization_id": node.organization_id, "round": node.round}, node.n
 
-    monkeypatch.setattr(masking, "answer", answer)
+    monkeypatch.setattr(under_masks, "answer", answer)
     aggregation = Asked.only_in_a_study  # layouts as in a study, whose nodes these are not
     monkeypatch.setattr(Asked, "only_in_a_study", property(lambda asked: "row" if exact else aggregation.fget(asked)))
     tables = dealt("event" in job.get("data", {}), False)

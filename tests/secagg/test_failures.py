@@ -13,12 +13,12 @@ import pytest
 from forged import Central
 
 from v6_federated.data.statistics import Moments
+from v6_federated.gate import call
+from v6_federated.masks import exact
 from v6_federated.messages import codec
-from v6_federated.node import task
 from v6_federated.node.node import Node
-from v6_federated.privacy import exact
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 SIZES = (43, 61, 87, 110)
@@ -95,14 +95,14 @@ def largest_loss(fails, rows: float) -> bool:
 def test_a_sum_of_losses_that_is_too_large_tells_no_number_of_rows(cured, fails, monkeypatch):
     """A node failed where its sum of losses reached 2^260. With equal losses, that was its number of rows."""
     if not cured:
-        real = task._summands
+        real = call._summands
 
         def as_before(node, *more):
             found = real(node, *more)
             assert found["train_loss"].floats()[0] < 2.0**260
             return found
 
-        monkeypatch.setattr(task, "_summands", as_before)
+        monkeypatch.setattr(call, "_summands", as_before)
         monkeypatch.setattr(exact, "MOST", 2.0**400)
         monkeypatch.setattr("v6_federated.models.outcomes.MOST", 1e150)
     found = bound(lambda rows: largest_loss(fails, rows), 20.3, 400.7, 0.004)

@@ -15,7 +15,7 @@ from masked_jobs import learned
 from methods_by_hand import follow
 
 from v6_federated.central import masking as central_masking
-from v6_federated.node import masking
+from v6_federated.gate import under_masks
 from v6_workbench.conformance.jobs import AT_CENTRAL, FORESEEN, OPEN
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -56,7 +56,7 @@ class Answers:
 @pytest.fixture
 def answers(monkeypatch) -> Answers:
     """Watches the nodes' masked answers."""
-    watched, real = Answers(), masking.answer
+    watched, real = Answers(), under_masks.answer
 
     def answer(node, *arguments):
         made, n = real(node, *arguments)
@@ -65,7 +65,7 @@ def answers(monkeypatch) -> Answers:
         watched.times[key] += 1
         return made, n
 
-    monkeypatch.setattr(masking, "answer", answer)
+    monkeypatch.setattr(under_masks, "answer", answer)
     return watched
 
 
@@ -249,14 +249,14 @@ def test_the_job_goes_on_without_the_block_of_a_hospital_that_cannot_compute():
             asked.append((message["kwargs"]["round"], organization))
         return CallOutcome(1.0)
 
-    real = masking.summing.encoded
+    real = under_masks.summing.encoded
 
     def encoded(sums, found, n, *more, **options):
         if n == len(NINE[5]) and "weights" in {part.name for part in sums.parts} and sums.seq > 3:
             raise ZeroDivisionError
         return real(sums, found, n, *more, **options)
 
-    with mock.patch.object(masking.summing, "encoded", encoded):
+    with mock.patch.object(under_masks.summing, "encoded", encoded):
         result = nine(outcomes, min_responses=0.5)
         with pytest.raises(FORESEEN, match="could not compute their part"):
             nine(min_responses=1)

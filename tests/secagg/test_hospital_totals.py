@@ -12,9 +12,9 @@ from honest import HONEST
 from masked_jobs import nodes
 
 from v6_federated.base.errors import SafeError
+from v6_federated.gate import call
 from v6_federated.messages import codec
-from v6_federated.node import task
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 
@@ -209,7 +209,7 @@ SUMS = [(method, i) for method, requests in IN_STUDIES.items() for i in range(le
 def test_a_node_answers_sums_over_rows_and_nothing_else(method, i, tmp_path, monkeypatch):
     """By what it declares, before a row is read; whatever central says, in all functions of all methods."""
     function, arrays, settings, job = IN_STUDIES[method][i]
-    monkeypatch.setattr(task, "Node", Unread)
+    monkeypatch.setattr(call, "Node", Unread)
     said = {}
     for word in ("told", "hidden"):
         options = {"hospital_folder": tmp_path / word, "study": study(word), "environment": TRUSTING}

@@ -7,7 +7,7 @@ from forged import Central
 
 from v6_federated.messages import codec
 from v6_federated.node.state import State
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 
 CAREFUL = {"V6_FEDERATED_PROFILE": "careful"}

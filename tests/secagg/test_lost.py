@@ -11,7 +11,7 @@ from masked_jobs import QUICK, Tape, apart, in_blocks, learned, nodes, run
 from test_equal import METHODS
 
 from v6_federated.central import masking as central_masking
-from v6_federated.node import masking
+from v6_federated.gate import under_masks
 from v6_workbench.conformance.interruptions import Killed
 from v6_workbench.conformance.jobs import OPEN, difference
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -24,14 +24,14 @@ DAY = 86400
 @pytest.fixture
 def made(monkeypatch) -> dict:
     """The answers that nodes have made, by organization and transcript."""
-    found, real = defaultdict(list), masking.answer
+    found, real = defaultdict(list), under_masks.answer
 
     def answer(node, *arguments):
         new, n = real(node, *arguments)
         found[node.organization_id, new["T"]].append(json.dumps(new, sort_keys=True))
         return new, n
 
-    monkeypatch.setattr(masking, "answer", answer)
+    monkeypatch.setattr(under_masks, "answer", answer)
     return found
 
 
@@ -304,7 +304,7 @@ def test_the_keys_of_a_job_that_died_can_be_read_by_nobody_a_month_later(tmp_pat
         assert lying.update(1)["T"]
         [file] = lying.network.nodes[1].folder.rglob(f"*{dead}-*-keys.sealed")
         assert b"shared" not in file.read_bytes(), "no key can be read in the volume"
-        seals = tmp_path / "node-1" / masking.SEALS
+        seals = tmp_path / "node-1" / under_masks.SEALS
         [seal] = seals.iterdir()
         assert seal.stat().st_mode & 0o077 == 0
         for days, left in ((29, True), (31, False)):

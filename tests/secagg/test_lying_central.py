@@ -20,12 +20,11 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.masking import Masks
 from v6_federated.data.frames import ATTRIBUTES, encode
 from v6_federated.data.source import Source
+from v6_federated.masks import keys, study, summing
+from v6_federated.masks.answered import KEPT, Answered
 from v6_federated.messages import codec
 from v6_federated.node.node import Node
-from v6_federated.privacy import sums as summing
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.secagg import keys, study
-from v6_federated.privacy.secagg.answered import KEPT, Answered
+from v6_federated.rules.policy import Policy
 from v6_workbench.simulation import studies
 from v6_workbench.simulation.mock import TRUSTING
 

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from masked_jobs import Tape, apart, learned, nodes, run, without_masks
 
+from v6_federated.gate import call, under_masks
+from v6_federated.masks import summing
+from v6_federated.masks.summands import Part, ladder
 from v6_federated.models import metrics
-from v6_federated.node import masking, task
-from v6_federated.privacy import sums as summing
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.summands import Part, ladder
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.conformance.jobs import without_times
 from v6_workbench.conformance.tables import with_numbers
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
@@ -54,7 +54,7 @@ def test_it_is_the_plain_one(mode, K, scale, tmp_path, monkeypatch):
     found = run(PACKAGE, databases, **how, **SETTINGS)
     assert found["privacy"]["aggregation"] == mode and found["per_node"] == []
     with monkeypatch.context() as patch:
-        patch.setattr(masking.masks, "masked", without_masks)
+        patch.setattr(under_masks.masks, "masked", without_masks)
         assert without_times(run(PACKAGE, databases, **how, **SETTINGS)) == without_times(found)
     check(found, run(PACKAGE, databases, "plain", **SETTINGS))
 
@@ -118,9 +118,9 @@ def test_central_holds_sums_and_nothing_else(monkeypatch):
 @pytest.mark.parametrize("part", ["confusion", "bands", "squares", "mean"])
 def test_other_parts_of_an_evaluation_do_not_exist(part, monkeypatch):
     """A node adds noise, as for anything that it does not compute."""
-    real = task._summands
+    real = call._summands
     names = []
-    monkeypatch.setattr(task, "_summands", lambda *a: names.append(found := real(*a)) or found)
+    monkeypatch.setattr(call, "_summands", lambda *a: names.append(found := real(*a)) or found)
     run(PACKAGE, clinics(3), "masked", **{**SETTINGS, "rounds": 2})
     assert not any(f"evaluation.{part}" in found for found in names)
     asked = summing.Sums(1, 0, None, (Part(f"evaluation.{part}", "one", 64, (2,), 10),))

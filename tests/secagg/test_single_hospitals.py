@@ -12,12 +12,12 @@ from masked_jobs import nodes
 from v6_federated import partial
 from v6_federated.base.errors import SafeError
 from v6_federated.data import preprocessing
+from v6_federated.masks import summing
+from v6_federated.masks.summands import TRUTHS, Part, Truth
+from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec
 from v6_federated.node import local_training
-from v6_federated.privacy import sums as summing
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.summands import TRUTHS, Part, Truth
-from v6_federated.privacy.sums import Sums
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench import registry
 from v6_workbench.simulation import mock_node
 from v6_workbench.simulation.call_outcomes import CallOutcome

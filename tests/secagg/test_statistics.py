@@ -15,11 +15,11 @@ import v6_federated
 from v6_federated import Answer, fit_step, statistics
 from v6_federated.data.columns import Features
 from v6_federated.data.statistics import STATISTICS, Moments, Sent
-from v6_federated.models.questions import Asked
-from v6_federated.node.functions import summands
-from v6_federated.privacy.exact import Exact
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.summands import Count, each
+from v6_federated.gate.questions import summands
+from v6_federated.masks.exact import Exact
+from v6_federated.masks.summands import Count, each
+from v6_federated.models.layouts import Asked
+from v6_federated.rules.policy import Policy
 
 ASKED = {
     settings["statistic"]: (arrays, settings) for name, arrays, settings, _ in HONEST["fedavg"] if name == "fit_step"

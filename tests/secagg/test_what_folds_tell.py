@@ -12,8 +12,8 @@ import v6_gbdt
 from v6_federated.data.statistics import Below, edges
 from v6_federated.messages import codec
 from v6_federated.node.node import Node
-from v6_federated.privacy.rounding import Rounding
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.rules.rounding import Rounding
+from v6_federated.rules.schema import Column, Schema
 from v6_gbdt import bins
 from v6_workbench.simulation.mock import MockNetwork, StudyPlan
 

@@ -8,7 +8,7 @@ from helpers import table
 from masked_jobs import QUICK, Tape, apart, learned, nodes, run
 
 from v6_federated.central import masking
-from v6_federated.privacy.secagg import encoding
+from v6_federated.masks import encoding
 from v6_workbench.simulation.mock import MockNetwork
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
-from v6_federated.central import preparation, privacy
+from v6_federated.central import noise_plan, preparation
 from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.masking import Masks
 from v6_federated.central.rounds import Group, RoundTasks
 from v6_federated.central.sums_of_rows import SumsOfRows
 from v6_federated.data import statistics
+from v6_federated.masks.agreement import Entry
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import MODES, Job
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.secagg.agreement import Entry
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.policy import Policy
 
 SUMS = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
 NO_AUC = (
@@ -267,4 +267,4 @@ class Aggregation:
         of_a_person = 1 if masks is None else masks.hospitals_a_person
         shared = masks is not None and masks.mode == "pinned" and self.shared
         shared &= of_a_person == 1 or self._plan.rate == 1
-        return {**found, **privacy.described(self._plan, self._common, shared, of_a_person)}
+        return {**found, **noise_plan.described(self._plan, self._common, shared, of_a_person)}

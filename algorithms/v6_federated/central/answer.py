@@ -9,11 +9,13 @@ from typing import Any
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import MOST_TEXT
 from v6_federated.base.vantage6_api import CollectResultsError
+from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec, serialization
-from v6_federated.messages.codec import MOST_ROWS, MOST_TEXT, Shape, fits
+from v6_federated.messages.codec import Shape, fits
+from v6_federated.messages.result import MOST_ROWS
 from v6_federated.models import metrics
-from v6_federated.privacy.sums import Sums
 
 MOST_NAME = 40  # letters of the name of an unknown value, in the error about it
 REST = 16_000_000  # bytes of an answer, in addition to its arrays

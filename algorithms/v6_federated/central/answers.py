@@ -8,10 +8,10 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import DIVERGED
 from v6_federated.central.answer import Answer, by_organization
-from v6_federated.messages import codec
-from v6_federated.privacy.secagg.encoding import MOST_DITHER
-from v6_federated.privacy.sums import FINEST
+from v6_federated.masks.encoding import MOST_DITHER
+from v6_federated.masks.summing import FINEST
 
 
 class Answers:
@@ -152,7 +152,7 @@ class Answers:
         if not np.isfinite(found).all():
             raise SafeError(
                 f"{self._answers[0].function}: the weighted sum of {name} over {len(self)} nodes is not finite in "
-                f"float32, although each answer is; {codec.DIVERGED}"
+                f"float32, although each answer is; {DIVERGED}"
             )
         return found
 

@@ -29,15 +29,15 @@ from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
 from v6_federated.central.same_nodes import SameNodes, attempts
 from v6_federated.central.tolerance import Tolerance
+from v6_federated.masks.summands import Declaration
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
-from v6_federated.models.clipping import penalty_gradient
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.dp.bounded import ROW
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.summands import Declaration
+from v6_federated.noise import units
+from v6_federated.noise.bounded import ROW
+from v6_federated.noise.clipping import penalty_gradient
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.policy import Policy
 
 LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
 OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "quorum_of", "often")

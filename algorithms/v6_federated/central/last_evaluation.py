@@ -12,11 +12,11 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.masking import Masks
 from v6_federated.central.rounds import Group
 from v6_federated.data.statistics import FEWEST
+from v6_federated.masks.summands import Item, Part, each
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
 from v6_federated.models import Model, details, metrics
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.summands import Item, Part, each
+from v6_federated.rules.policy import Policy
 
 POOLED = "each hospital finds its own results in its folder"
 

@@ -14,16 +14,16 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import DIVERGED
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import Answer, refusal
-from v6_federated.messages import codec
+from v6_federated.masks import summing
+from v6_federated.masks.agreement import Entry
+from v6_federated.masks.summands import FIRST, LEAST, MORE, MOST, Item, Layout, Part
+from v6_federated.masks.summing import Sums
 from v6_federated.models import metrics
-from v6_federated.privacy import sums as summing
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.rounding import Rounding
-from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.summands import FIRST, LEAST, MORE, MOST, Item, Layout, Part
-from v6_federated.privacy.sums import Sums
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.rounding import Rounding
 
 ROOM = 3  # powers of two between the largest number of a sum and e of the next, which has 32 bits
 SLOWLY = 1  # powers of two by which e falls at most from one sum to the next: opposite updates may have cancelled
@@ -287,12 +287,12 @@ class Masks:
         self.tags.pop(block[0], None)
         if wrapped:
             if self.noise:
-                raise CollectResultsError(f"{function}: numbers are beyond 2^{FIRST + 7}; {codec.DIVERGED}")
+                raise CollectResultsError(f"{function}: numbers are beyond 2^{FIRST + 7}; {DIVERGED}")
             for part in wrapped:
                 key = f"{block[0]} {function} {part.weight} {part.name}"
                 assert part.exponent is not None
                 if part.exponent >= FIRST + 4 * MORE:
-                    raise CollectResultsError(f"{function}: numbers are beyond 2^{part.exponent}; {codec.DIVERGED}")
+                    raise CollectResultsError(f"{function}: numbers are beyond 2^{part.exponent}; {DIVERGED}")
                 self.first[key] = FIRST if self.exponents.pop(key, None) is not None else part.exponent + MORE
             raise TooLarge
         n = int(found[Part("n", "one", 64).key])

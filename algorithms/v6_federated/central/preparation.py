@@ -12,7 +12,7 @@ from typing import Any
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.tables import MARKS
-from v6_federated.base.text import shortened
+from v6_federated.base.text import MOST_TEXT, shortened
 from v6_federated.base.vantage6_api import CollectResultsError, DataError
 from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.rounds import Group, parted
@@ -22,15 +22,14 @@ from v6_federated.data.columns import Features
 from v6_federated.data.reading import KINDS
 from v6_federated.data.statistics import Statistic
 from v6_federated.data.steps import Step
-from v6_federated.messages.codec import MOST_TEXT
+from v6_federated.masks.agreement import Entry
+from v6_federated.masks.study import TOTALS
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import MODES, SPECIAL, DataSpec, Job
 from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models import outcomes
-from v6_federated.privacy.limits import MOST_BANDS
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.secagg.agreement import Entry
-from v6_federated.privacy.secagg.study import TOTALS
+from v6_federated.rules.limits import MOST_BANDS
+from v6_federated.rules.policy import Policy
 
 Ask = Callable[[Group], list[Answer]]  # returns usable answers, enough of them, by ascending id
 Agree = Callable[[Job, Sequence[Answer]], Job]

@@ -19,13 +19,13 @@ from v6_federated.central.history import History
 from v6_federated.central.masking import Masks, TooLarge
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
+from v6_federated.masks.summands import Declaration, Layout, not_in_rows
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.job import HIDDEN, Job
 from v6_federated.messages.settings import LARGE, Record
-from v6_federated.models import questions
-from v6_federated.models.questions import Asked
-from v6_federated.privacy.summands import Declaration, Layout, not_in_rows
+from v6_federated.models import layouts
+from v6_federated.models.layouts import Asked
 
 GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
@@ -260,7 +260,7 @@ class RoundTasks:
         declaration = self.declared(group.function)
         assert declaration is not None
         asked = Asked(group.job, group.settings, group.arrays, bool(group.evaluate), self._bands(group))
-        return questions.layout(declaration, asked)
+        return layouts.layout(declaration, asked)
 
     def shapes(self, group: Group) -> Mapping[str, Shape]:
         """The shapes of the arrays in a node's own answer: those that its function declares as sums.
@@ -512,7 +512,7 @@ class RoundTasks:
 
         Args:
             weights: the model (d,).
-            last: whether it is the job's last model, of which more is asked, see ``functions.evaluate``.
+            last: whether it is the job's last model, of which more is asked, see ``questions.evaluate``.
 
         Returns:
             Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.

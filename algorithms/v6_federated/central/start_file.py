@@ -12,10 +12,10 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.files import read_archive
+from v6_federated.data.opening import read_archive
 from v6_federated.models import Model
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.policy import Policy
 
 FOLDER = "models"  # of the hospital's folder
 MOST_BYTES = 2**31

@@ -18,7 +18,7 @@ from v6_federated.central.rounds import Group, with_bytes
 from v6_federated.data import affine, preprocessing
 from v6_federated.data.statistics import Blocks, Known, Statistic
 from v6_federated.messages.job import Job
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 
 
 @dataclass

@@ -23,7 +23,7 @@ from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.data.reading import DECIMAL, FALSE, TRUE, shortest
 from v6_federated.data.source import Source
-from v6_federated.privacy.schema import Schema
+from v6_federated.rules.schema import Schema
 
 UNKNOWN = "(other)"  # in place of words that are not declared; ``onehot`` makes no column of it
 HASHED = (str, bool, int, float)  # of these types, equal values are read as the same

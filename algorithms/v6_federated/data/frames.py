@@ -18,7 +18,7 @@ from v6_federated.base.vantage6_api import DataError
 from v6_federated.base.version import __version__
 from v6_federated.data.reading import shortest
 from v6_federated.data.source import Source
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 
 if TYPE_CHECKING:
     import pyarrow

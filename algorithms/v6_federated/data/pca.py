@@ -14,10 +14,10 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.randomness import generator
+from v6_federated.masks import exact
+from v6_federated.masks.exact import Exact
 from v6_federated.messages import codec
-from v6_federated.privacy import exact
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.exact import Exact
+from v6_federated.noise import units
 
 SolverName = Literal["auto", "exact", "subspace"]
 EXACT = 1000  # columns up to which "auto" forms A: 500,500 numbers a node

@@ -17,9 +17,9 @@ from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.labels import checked_labels, checked_numbers, encode_labels
 from v6_federated.data.reading import as_features, mark_of, read_features
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.limits import PREFIX
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.limits import PREFIX
+from v6_federated.rules.policy import Policy
 
 COMPLETE = "times, events, offsets and weights need a number in each row: correct the values, or name another column"
 

@@ -17,15 +17,17 @@ import pandas as pd
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import MOST_TEXT
 from v6_federated.data import pca, small_cells
 from v6_federated.data.columns import OMIT, Features, check_scale
 from v6_federated.data.reading import shortest
+from v6_federated.masks import exact
+from v6_federated.masks.summands import Count, Declared, Part, Sum
 from v6_federated.messages import codec
-from v6_federated.messages.codec import MOST_ROWS, MOST_TEXT, Shape
+from v6_federated.messages.codec import Shape
 from v6_federated.messages.job import Job
-from v6_federated.privacy import exact
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.summands import Count, Declared, Part, Sum
+from v6_federated.messages.result import MOST_ROWS
+from v6_federated.rules.policy import Policy
 
 BINS = 200  # of the histogram from which a quantile is read
 EDGES = BINS + 3
@@ -159,7 +161,7 @@ class Statistic(ABC):
         """Declare what ``as_sums`` is a sum of. No row decides any of it.
 
         Args:
-            asked: what the task asks for, see ``questions.Asked``.
+            asked: what the task asks for, see ``layouts.Asked``.
 
         Returns:
             The declaration. Outside a study nodes round their own counts, or leave out what few of their rows have.

@@ -13,20 +13,18 @@ import pybase64
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import DIVERGED
 from v6_federated.messages import compression
 
 MOST_DIMENSIONS = 8  # of an array; none of ours has more than 4
 MOST_NUMBERS = 2**40  # of an array: more than any memory holds, and their product with 8 bytes still fits an int64
 MOST_ARRAYS = 1000  # of a payload; ours have at most 20, a network's file has one for each layer's tensor
-MOST_ROWS = 2**53  # that an answer may be about: float64 and JSON hold whole numbers up to here exactly
-MOST_TEXT = 1000  # letters of a text in an answer: of a reason, a class, a level
 MOST_LETTERS = 100  # of an array's name, which errors quote
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "float64": np.dtype("<f8")}
 WORDS: dict[str, np.dtype[Any]] = {"uint32": np.dtype("<u4"), "uint64": np.dtype("<u8")}
 
 Shape = tuple[int | range | None, ...]  # a range: a length in it; None: any length
 PAYLOAD = {"dtype", "shapes", "data"}
-DIVERGED = "training has diverged; try a smaller lr, or put columns on one scale (--preprocess standardize)"
 
 
 def encode(arrays: Mapping[str, Array], precision: str = "float32") -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Job:
         precision: number format of the arrays that are sent.
         aggregation: what central sees of the nodes' answers: "plain", "masked" or "pinned"; "auto" until the nodes have
             said what they require.
-        privacy: what the job asks of a node in all under noise, see ``privacy.dp.plan.Plan``; None without noise.
+        privacy: what the job asks of a node in all under noise, see ``noise.plan.Plan``; None without noise.
         hospital_totals: whether sums may tell totals of single hospitals, as the study of its nodes says; empty without
             one, and until the nodes have said it.
     """

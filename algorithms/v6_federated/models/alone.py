@@ -1,13 +1,13 @@
 """Models whose scores, losses and gradients are sums over rows to the last bit.
 
 BLAS rounds a row in ways that depend on its place among the rows of a hospital. A sum that must not tell how rows are
-dealt needs scores that follow from each row alone, and exact sums of what follows from these, see ``privacy.exact``.
+dealt needs scores that follow from each row alone, and exact sums of what follows from these, see ``masks.exact``.
 """
 
 from typing import Any, Protocol, cast
 
 from v6_federated.base.arrays import Array
-from v6_federated.privacy.exact import Exact
+from v6_federated.masks.exact import Exact
 
 
 class Alone(Protocol):

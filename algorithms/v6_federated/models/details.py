@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from v6_federated.base.arrays import Array
-from v6_federated.messages.codec import MOST_ROWS
+from v6_federated.masks import exact
+from v6_federated.masks.summands import Additive, Count, Declared, Sum, each
+from v6_federated.messages.result import MOST_ROWS
 from v6_federated.models import Model, metrics
 from v6_federated.models.alone import alone
 from v6_federated.models.linear import predicted
-from v6_federated.privacy import exact
-from v6_federated.privacy.levels import countable, left_out
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.rounding import Rounding
-from v6_federated.privacy.summands import Additive, Count, Declared, Sum, each
+from v6_federated.rules.levels import countable, left_out
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.rounding import Rounding
 
 PROBABILITIES = 28  # e of sums of probabilities: up to 2^35 rows, exact to 2^-28
 BINS = 10  # of the probability of class 1

@@ -5,10 +5,10 @@ from typing import Any, Literal
 import numpy as np
 
 from v6_federated.base.arrays import Array
+from v6_federated.masks import exact
+from v6_federated.masks.exact import EXACTLY, Exact
 from v6_federated.models.outcomes import Outcome
 from v6_federated.models.traits import Traits
-from v6_federated.privacy import exact
-from v6_federated.privacy.exact import EXACTLY, Exact
 
 BLOCK = 1024  # rows
 

@@ -23,21 +23,21 @@ import numpy as np
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import DIVERGED
 from v6_federated.data import times
 from v6_federated.data.labels import LARGEST
 from v6_federated.data.source import Rows
-from v6_federated.messages.codec import DIVERGED, MOST_ROWS
-from v6_federated.messages.result import MOST_CROSSED, confusion_shape
+from v6_federated.masks import exact
+from v6_federated.masks.exact import Exact
+from v6_federated.masks.summands import LOSSES, Additive, Count, Declared, Sum
+from v6_federated.messages.result import MOST_CROSSED, MOST_ROWS, confusion_shape
 from v6_federated.models import Model
 from v6_federated.models.alone import alone
 from v6_federated.models.linear import predicted
 from v6_federated.models.outcomes import Outcome, Time
-from v6_federated.privacy import exact
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.exact import Exact
-from v6_federated.privacy.limits import MOST_BANDS
-from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to, step_of
-from v6_federated.privacy.summands import LOSSES, Additive, Count, Declared, Sum
+from v6_federated.noise import units
+from v6_federated.rules.limits import MOST_BANDS
+from v6_federated.rules.rounding import Rounding, rounded_loss, rounded_to, step_of
 
 MOST_LOSS = 1e100
 MOST_PREDICTED = 2.0**116  # its square is ``exact.MOST``, so that the sums of a hundred nodes are below 2^267

@@ -16,9 +16,9 @@ from scipy import special
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import DIVERGED
 from v6_federated.data import times
-from v6_federated.messages.codec import DIVERGED
-from v6_federated.privacy import exact
+from v6_federated.masks import exact
 
 FURTHEST = 600.0  # below the largest log hazard ratio: smaller ones would count as no risk at all
 # how far from the mean an evaluation with limits lets predictions be

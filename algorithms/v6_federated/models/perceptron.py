@@ -11,11 +11,11 @@ from typing import Literal
 import numpy as np
 
 from v6_federated.base.arrays import Array
+from v6_federated.masks import exact
+from v6_federated.masks.exact import EXACTLY, Exact
 from v6_federated.models.linear import column_sums, predicted
 from v6_federated.models.outcomes import Outcome
 from v6_federated.models.traits import Traits
-from v6_federated.privacy import exact
-from v6_federated.privacy.exact import EXACTLY, Exact
 
 CHUNK = 500  # rows that are evaluated at once, so that activations stay in the cache
 WRITTEN_AFTER = 120  # rows after which ``descend`` writes the first layer; more need more inner products of rows

@@ -15,7 +15,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.models.linear import predicted
 from v6_federated.models.outcomes import Outcome
 from v6_federated.models.traits import Traits
-from v6_federated.privacy.environment import number_of_threads
+from v6_federated.rules.environment import number_of_threads
 
 CHUNK, CHUNK_CPU = 5000, 100  # rows at once: bounds memory, and on a processor keeps activations in the cache
 torch.set_num_threads(number_of_threads())  # the node limits the other libraries before it imports torch

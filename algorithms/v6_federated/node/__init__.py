@@ -1,1 +1,1 @@
-"""What runs at a node: partial functions, the node that they see, and local training."""
+"""One hospital's rows, what a partial function may read of them, and local training."""

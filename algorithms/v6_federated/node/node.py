@@ -13,16 +13,16 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import keep_latest, replacing
 from v6_federated.data.source import Rows
+from v6_federated.masks.exact import Exact
 from v6_federated.messages import local_sgd
 from v6_federated.messages.local_sgd import LocalSGD, PlainSGD
-from v6_federated.models import clipping, metrics
+from v6_federated.models import metrics
 from v6_federated.models.alone import summing
 from v6_federated.node import local_training, noising
 from v6_federated.node.local_training import Carried, Rates, Step
 from v6_federated.node.rows import NodeRows
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.exact import Exact
-from v6_federated.privacy.rounding import Rounding, rounded_loss, rounded_to
+from v6_federated.noise import clipping, units
+from v6_federated.rules.rounding import Rounding, rounded_loss, rounded_to
 
 OWN_MODELS = "own-models"  # in the hospital's folder
 MOST_OWN_MODELS = 20  # of the latest jobs: tasks must not fill the hospital's disk

@@ -22,17 +22,17 @@ from v6_federated.data.declared import UNKNOWN
 from v6_federated.data.labels import checked_numbers, plain
 from v6_federated.data.source import Rows, Source, ready
 from v6_federated.data.steps import WITHOUT_ROWS
+from v6_federated.masks import keystreams
 from v6_federated.messages.job import Job
 from v6_federated.models import Model, metrics
-from v6_federated.models.clipping import clipped_sum, sensitivity
 from v6_federated.node.request import Request
-from v6_federated.privacy.dp import units
-from v6_federated.privacy.dp.ledger import Ledger
-from v6_federated.privacy.dp.noise import discrete_gaussian
-from v6_federated.privacy.dp.plan import Plan
-from v6_federated.privacy.policy import Policy
-from v6_federated.privacy.schema import Schema
-from v6_federated.privacy.secagg import masks
+from v6_federated.noise import units
+from v6_federated.noise.clipping import clipped_sum, sensitivity
+from v6_federated.noise.gaussian import discrete_gaussian
+from v6_federated.noise.ledger import Ledger
+from v6_federated.noise.plan import Plan
+from v6_federated.rules.policy import Policy
+from v6_federated.rules.schema import Schema
 
 # Where jobs with noise run: against a budget, or on a developer's own rows, to try such a job. Under other profiles the
 # researcher alone would choose how much noise there is.
@@ -176,7 +176,9 @@ class Noising:
         if self.plan.rate == 1:
             return slice(None)
         persons = np.arange(len(rows)) if rows.persons is None else rows.persons
-        words = masks.mask(self._key(f"rows of step {step}"), self.request.digest, 64, int(persons.max(initial=-1)) + 1)
+        words = keystreams.mask(
+            self._key(f"rows of step {step}"), self.request.digest, 64, int(persons.max(initial=-1)) + 1
+        )
         return np.flatnonzero(words[persons] < np.uint64(int(self.plan.rate * 2**64)))
 
     def gradient(self, model: Model, w: Any, X: Any, y: Any, step: int, shared: bool) -> Array:
@@ -244,7 +246,7 @@ class Noising:
         folder = self.request.folder
         if folder is None:  # a developer's own rows, without an operator
             purpose_of = purpose.encode()
-            return masks.mask(self._random, purpose_of, 64, 4).tobytes()
+            return keystreams.mask(self._random, purpose_of, 64, 4).tobytes()
         return folder.derived(f"privacy, {purpose}", self.request.digest).to_bytes(32, "big")
 
 

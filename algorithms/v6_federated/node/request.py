@@ -9,9 +9,9 @@ import numpy as np
 from v6_federated.base import database
 from v6_federated.base.vantage6_api import NO_OWN_FOLDER
 from v6_federated.messages import serialization
-from v6_federated.privacy import audit, quota, stopped
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules import audit, quota, stopped
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.policy import Policy
 
 WITHOUT_FOLDER = (
     "this node has no database with the label hospital: its audit log and the counters of its limits lie in its data "

@@ -18,9 +18,10 @@ from v6_federated.base.vantage6_api import NodePermissionException, job_folder
 from v6_federated.data import preprocessing, times
 from v6_federated.data.columns import Features
 from v6_federated.data.declared import conformed
-from v6_federated.data.files import open_database
 from v6_federated.data.labels import encode_labels, plain
+from v6_federated.data.opening import open_database
 from v6_federated.data.source import Rows, identity_of, split
+from v6_federated.masks.exact import EXACTLY, FLOATS, Adding
 from v6_federated.messages.job import Job
 from v6_federated.messages.result import MOST_CROSSED, crossed
 from v6_federated.models.outcomes import Outcome
@@ -28,11 +29,10 @@ from v6_federated.node import noising
 from v6_federated.node.kept_steps import kept
 from v6_federated.node.request import Request
 from v6_federated.node.state import State
-from v6_federated.privacy import quota
-from v6_federated.privacy.environment import limit_threads
-from v6_federated.privacy.exact import EXACTLY, FLOATS, Adding
-from v6_federated.privacy.levels import countable
-from v6_federated.privacy.schema import Schema
+from v6_federated.rules import quota
+from v6_federated.rules.environment import limit_threads
+from v6_federated.rules.levels import countable
+from v6_federated.rules.schema import Schema
 
 FAR_APART = "The model's predictions are far apart; bring columns to one scale (--preprocess standardize), lower lr"
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from v6_federated.privacy.environment import debugging
+from v6_federated.rules.environment import debugging
 
 # where glibc's fenv_t has the register MXCSR of x86-64 processors (bits/fenv.h), and its bits: flush to zero, and
 # denormals are zero

@@ -18,8 +18,8 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import check_regular, open_regular, replacing
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.files import read_archive
-from v6_federated.privacy.secagg import notation
+from v6_federated.data.opening import read_archive
+from v6_federated.masks import notation
 
 STAMP = "stamp"  # name of the request's ``history`` among the arrays
 

@@ -2,17 +2,23 @@
 
 from typing import Any
 
-from v6_federated.operator import audit, keys, limits, results, schema, sizes, stop, study
+from v6_federated.operator import check_schema, make_keys, results, show_audit, show_limits, sizes, stop, studies
 from v6_federated.operator.command_line import Command, Group
 
 COMMANDS: tuple[Command[Any] | Group, ...] = (
-    audit.COMMAND,
+    show_audit.COMMAND,
     results.COMMAND,
     stop.COMMAND,
-    limits.COMMAND,
-    Group("keys", (keys.NEW, keys.SHOW), "Make or show this hospital's identity key."),
-    Group("schema", (schema.NEW, schema.CHECK), "Draft or check what the hospitals agree on about their tables."),
+    show_limits.COMMAND,
+    Group("keys", (make_keys.NEW, make_keys.SHOW), "Make or show this hospital's identity key."),
     Group(
-        "study", (study.NEW, study.CHECK, study.ACCEPT, sizes.COMMAND), "Agree with other hospitals on who takes part."
+        "schema",
+        (check_schema.NEW, check_schema.CHECK),
+        "Draft or check what the hospitals agree on about their tables.",
+    ),
+    Group(
+        "study",
+        (studies.NEW, studies.CHECK, studies.ACCEPT, sizes.COMMAND),
+        "Agree with other hospitals on who takes part.",
     ),
 )

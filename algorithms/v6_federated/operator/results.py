@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from v6_federated.node import own_results
-from v6_federated.operator.audit import minute, unused
+from v6_federated.gate import own_results
 from v6_federated.operator.command_line import Command, Found, prints
-from v6_federated.operator.keys import Folder, existing
+from v6_federated.operator.make_keys import Folder, existing
+from v6_federated.operator.show_audit import minute, unused
 
 SHOWN = ("evaluated", "accuracy", "auc", "brier", "r2", "rmse", "mae", "c_index", "loss")
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.central.tolerance import OF_BLOCKS
+from v6_federated.masks.notation import MOST_HOSPITALS
 from v6_federated.operator.command_line import Command, Found, Option, prints
-from v6_federated.privacy.secagg.notation import MOST_HOSPITALS
 
 SIZES = (3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100)
 

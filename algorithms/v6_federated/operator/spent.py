@@ -10,9 +10,9 @@ from typing import Any
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.dp.ledger import MOST_DELTA, MOST_EPSILON, NAME, Ledger, Reserved, Spent
-from v6_federated.privacy.limits import PREFIX
-from v6_federated.privacy.secagg import study
+from v6_federated.masks import study
+from v6_federated.noise.ledger import MOST_DELTA, MOST_EPSILON, NAME, Ledger, Reserved, Spent
+from v6_federated.rules.limits import PREFIX
 
 DELTA = 1e-5  # if neither an option nor the environment has one
 HEAD = 16  # digits of a job's head that are shown

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import KEY
-from v6_federated.operator.audit import minute, unused
 from v6_federated.operator.command_line import Command, Found, Option, prints
-from v6_federated.operator.keys import Folder, existing
-from v6_federated.privacy import audit
-from v6_federated.privacy.stopped import Stopped
+from v6_federated.operator.make_keys import Folder, existing
+from v6_federated.operator.show_audit import minute, unused
+from v6_federated.rules import audit
+from v6_federated.rules.stopped import Stopped
 
 LEFT = "what has left before is not undone; `v6-federated audit` shows it"
 

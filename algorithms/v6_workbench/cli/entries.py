@@ -9,7 +9,7 @@ from typing import Any
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
-from v6_federated.central.privacy import OF_NOISE
+from v6_federated.central.noise_plan import OF_NOISE
 from v6_federated.data import preprocessing
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import NOTHING_COMPUTED
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.environment import CORRECT_IT, OTHERS
-from v6_federated.privacy.limits import LIMITS, PREFIX
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.environment import CORRECT_IT, OTHERS
+from v6_federated.rules.limits import LIMITS, PREFIX
+from v6_federated.rules.policy import Policy
 
 EXPECTED = f"expected NAME=VALUE, or K:NAME=VALUE for node K, for example 2:{PREFIX}MINIMUM_ROWS=20"
 MOST_DIGITS = 9  # of a node's number

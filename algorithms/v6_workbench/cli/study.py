@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from v6_federated.base.errors import SafeError
+from v6_federated.masks.study import TOTALS
 from v6_federated.messages.job import TOLD
-from v6_federated.privacy.schema import Schema
-from v6_federated.privacy.secagg.study import TOTALS
+from v6_federated.rules.schema import Schema
 from v6_workbench.cli.options import DealOptions
 from v6_workbench.cli.records import DEFAULT_BLOCKS
 from v6_workbench.simulation.experiments import Experiment

@@ -3,7 +3,7 @@
 import itertools
 
 from v6_federated.messages.settings import Role
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import Tape, attempt

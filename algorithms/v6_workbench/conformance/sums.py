@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 
 from v6_federated.base.arrays import Array
-from v6_federated.privacy.secagg import masks
+from v6_federated.masks import keystreams
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import Tape, attempt, difference, learned, run
@@ -37,7 +37,7 @@ def the_sum_under_masks_equals_the_sum_without(case: MethodCase) -> str:
         values = case.with_minibatches(model=model, rounds=ROUNDS, seed=3, **everybody)
         what = model or "it"
         masked = run(case, nodes, aggregation="masked", **values)
-        with mock.patch.object(masks, "masked", _unmasked):
+        with mock.patch.object(keystreams, "masked", _unmasked):
             reference = run(case, nodes, aggregation="masked", **values)
         plain = run(case, nodes, aggregation="plain", **values)
         differ = difference(masked, reference)

@@ -18,7 +18,7 @@ from typing import Any
 from docker.client import DockerClient
 from docker.models.containers import Container
 
-from v6_federated.privacy.hospital import SECRET
+from v6_federated.rules.hospital import SECRET
 from v6_workbench.network import configuration, docker_engine, images
 from v6_workbench.network.client import API
 from v6_workbench.network.docker_engine import LABEL, SERVER_ALIAS, SERVER_PORT, Hospital

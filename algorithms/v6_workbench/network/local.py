@@ -29,7 +29,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_workbench.errors import NetworkError
 from v6_workbench.network import configuration, docker_engine, five, images, server
 from v6_workbench.network.client import API, FIVE, UserClient

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from v6_federated.messages.job import HIDDEN
-from v6_federated.operator.limits import written
-from v6_federated.privacy.limits import LIMITS, PREFIX
+from v6_federated.operator.show_limits import written
+from v6_federated.rules.limits import LIMITS, PREFIX
 from v6_workbench import registry
 from v6_workbench.reporting.summary import Result
 

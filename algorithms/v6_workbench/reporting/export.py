@@ -10,7 +10,7 @@ import numpy as np
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data.files import load_npz
+from v6_federated.data.opening import load_npz
 from v6_federated.messages import codec
 from v6_federated.models import BUILT_IN
 from v6_federated.models.linear import LinearModel

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from v6_federated.base.text import shortened
-from v6_federated.privacy.limits import BY_NAME, DEFAULT
+from v6_federated.rules.limits import BY_NAME, DEFAULT
 from v6_workbench.reporting.intervals import noisy
 
 

@@ -15,8 +15,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data.source import held_out
 from v6_federated.messages.result import confusion_shape
 from v6_federated.models import metrics
-from v6_federated.privacy.dp import accountant
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise import accountant
+from v6_federated.noise.plan import Plan
 from v6_workbench import registry
 
 METHOD = "fedavg"

@@ -16,8 +16,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from v6_federated.base.version import __version__
-from v6_federated.operator.limits import written
-from v6_federated.privacy.limits import LIMITS
+from v6_federated.operator.show_limits import written
+from v6_federated.rules.limits import LIMITS
 from v6_workbench import registry
 from v6_workbench.reporting import coefficients, diagnostics, nested, pictures, tables, tripod
 from v6_workbench.reporting.command import command_of

@@ -12,7 +12,7 @@ from v6_federated.data.columns import UnfitColumns
 from v6_federated.data.labels import MOST_NUMBERS
 from v6_federated.data.source import Source
 from v6_federated.messages.job import DataSpec
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_workbench import registry
 from v6_workbench.errors import no_such, some_of
 from v6_workbench.simulation.datasets import Dataset

@@ -18,9 +18,9 @@ from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.text import shortened
 from v6_federated.data.labels import plain
 from v6_federated.data.source import identity_of, split
-from v6_federated.privacy.hospital import HospitalFolder
-from v6_federated.privacy.limits import PREFIX
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.hospital import HospitalFolder
+from v6_federated.rules.limits import PREFIX
+from v6_federated.rules.policy import Policy
 from v6_workbench import registry
 from v6_workbench.errors import some_of, whole_number
 from v6_workbench.simulation import data_checks, dealing, partitions

@@ -11,10 +11,10 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data import header
-from v6_federated.data.files import check_pair, load_npz
+from v6_federated.data.opening import check_pair, load_npz
 from v6_federated.data.reading import as_features
-from v6_federated.privacy.limits import PREFIX
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.limits import PREFIX
+from v6_federated.rules.policy import Policy
 from v6_workbench.errors import some_of
 from v6_workbench.simulation.mock_node import Database
 

@@ -22,9 +22,9 @@ import orjson
 from v6_federated import models
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.hospital import SECRET
-from v6_federated.privacy.limits import PREFIX
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.hospital import SECRET
+from v6_federated.rules.limits import PREFIX
+from v6_federated.rules.policy import Policy
 from v6_workbench.errors import whole_number
 from v6_workbench.simulation import cluster as clusters
 from v6_workbench.simulation import mock_node, studies

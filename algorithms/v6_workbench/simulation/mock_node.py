@@ -21,8 +21,8 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.tables import DECIMAL_COMMAS
 from v6_federated.data.reading import as_features
 from v6_federated.data.source import Source
-from v6_federated.privacy.environment import debugging
-from v6_federated.privacy.limits import PREFIX
+from v6_federated.rules.environment import debugging
+from v6_federated.rules.limits import PREFIX
 from v6_workbench.simulation import row_store
 from v6_workbench.simulation.row_store import Record, RowStore
 

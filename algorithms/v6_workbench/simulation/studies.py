@@ -11,12 +11,12 @@ from pathlib import Path
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
+from v6_federated.masks import keys
+from v6_federated.masks import study as pinned
+from v6_federated.masks.study import Hospital, Study
 from v6_federated.messages.job import TOLD
-from v6_federated.privacy import schema as declared
-from v6_federated.privacy.schema import Schema
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg import study as pinned
-from v6_federated.privacy.secagg.study import Hospital, Study
+from v6_federated.rules import schema as declared
+from v6_federated.rules.schema import Schema
 
 MANY = 10  # hospitals: from here on they are dealt to blocks
 BLOCK = 5  # hospitals of a block, if there are many

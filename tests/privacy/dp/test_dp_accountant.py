@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.dp import accountant
-from v6_federated.privacy.dp.accountant import calibrated, epsilon, epsilon_pld, events, fitting_steps
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise import accountant
+from v6_federated.noise.accountant import calibrated, epsilon, epsilon_pld, events, fitting_steps
+from v6_federated.noise.plan import Plan
 
 DELTA = 1e-5
 
@@ -218,5 +218,5 @@ def test_fitting_steps_at_their_ends():
 
 def test_the_library_is_imported_by_nodes_that_need_it():
     """It takes half a second, with SciPy."""
-    code = "import sys, v6_federated.privacy.dp.ledger; print('dp_accounting' in sys.modules)"
+    code = "import sys, v6_federated.noise.ledger; print('dp_accounting' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy import locked
-from v6_federated.privacy.dp import ledger as module
-from v6_federated.privacy.dp.accountant import epsilon
-from v6_federated.privacy.dp.ledger import NAME, Ledger
-from v6_federated.privacy.dp.plan import Plan
+from v6_federated.noise import ledger as module
+from v6_federated.noise.accountant import epsilon
+from v6_federated.noise.ledger import NAME, Ledger
+from v6_federated.noise.plan import Plan
+from v6_federated.rules import locked
 
 DELTA = 1e-5
 T = [bytes([i] * 32) for i in range(20)]

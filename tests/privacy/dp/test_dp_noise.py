@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from v6_federated.privacy.dp import noise
-from v6_federated.privacy.dp.noise import LARGEST, discrete_gaussian
-from v6_federated.privacy.secagg.notation import enc, expand
+from v6_federated.masks.notation import enc, expand
+from v6_federated.noise import gaussian
+from v6_federated.noise.gaussian import LARGEST, discrete_gaussian
 
 KEY = bytes(range(32))
 SIGMAS = pytest.mark.parametrize("sigma", [4, 5.7, 100, 1024, 1024.5, 5000, 2.0**17, 123456789.1, 2.0**31, LARGEST])
@@ -67,8 +67,8 @@ def test_the_key_decides():
 
 @pytest.mark.parametrize("sigma", [50, 3000.5, LARGEST])
 def test_more_numbers_begin_with_the_fewer(sigma):
-    long = discrete_gaussian(KEY, sigma, 2 * noise.PART + 5)
-    for size in (1, noise.PART, noise.PART + 1):
+    long = discrete_gaussian(KEY, sigma, 2 * gaussian.PART + 5)
+    for size in (1, gaussian.PART, gaussian.PART + 1):
         assert long[:size].tolist() == discrete_gaussian(KEY, sigma, size).tolist()
 
 
@@ -95,14 +95,14 @@ def test_other_keys_and_sizes_are_refused():
 @given(st.floats(4, LARGEST))
 def test_variances_add_up_exactly(sigma):
     factor, total = 1, Fraction(0)
-    levels = noise._levels(sigma)
+    levels = gaussian._levels(sigma)
     for variance, k in levels:
         total += factor**2 * variance
         factor *= k
         assert variance <= 1024**2
     assert total == Fraction(sigma) ** 2
     assert len(levels) <= 5
-    for (variance, k), after in zip(levels, noise._levels(sigma)[1:], strict=False):
+    for (variance, k), after in zip(levels, gaussian._levels(sigma)[1:], strict=False):
         assert variance == 16 * k * k  # sigma1 = 4 k
         assert after[0] >= 48 or after[1] > 1
 
@@ -110,7 +110,7 @@ def test_variances_add_up_exactly(sigma):
 @pytest.mark.parametrize("sigma", [4, 1024])
 def test_tables_agree_with_mpmath(sigma):
     """F(x) computed in another way, with 60 digits: to two units of 2^-128."""
-    table = noise._table(Fraction(sigma) ** 2)
+    table = gaussian._table(Fraction(sigma) ** 2)
     F = [int(high) << 64 | int(low) for high, low in zip(table.high, table.low, strict=True)]
     assert sorted(F) == F and len(F) == 2 * table.R
     with mpmath.workdps(60):
@@ -127,12 +127,12 @@ def test_tables_agree_with_mpmath(sigma):
 @pytest.mark.parametrize("sigma", [4, 57.5, 200])
 def test_numbers_that_64_bits_do_not_decide(sigma):
     """The first words of U are a table's own, and those at its ends: 128 bits decide as a search in whole numbers."""
-    table = noise._table(Fraction(sigma) ** 2)
+    table = gaussian._table(Fraction(sigma) ** 2)
     F = [int(high) << 64 | int(low) for high, low in zip(table.high, table.low, strict=True)]
     words = np.concatenate(
         [table.high, table.high + np.uint64(1), table.high - np.uint64(1), np.uint64([0, 2**64 - 1])]
     )
-    got = noise._invert(table, words, KEY, b"label", 7)
+    got = gaussian._invert(table, words, KEY, b"label", 7)
     U = [int(w) << 64 | int.from_bytes(expand(KEY, enc(b"label", 7 + i), 8), "big") for i, w in enumerate(words)]
     assert got.tolist() == [bisect.bisect_right(F, u) - table.R for u in U]
 
@@ -140,7 +140,7 @@ def test_numbers_that_64_bits_do_not_decide(sigma):
 @pytest.mark.parametrize(("sigma", "bound"), [(1024.5, 2.0**-340), (5000.0, 2.0**-340)])
 def test_two_narrow_ones_make_a_wide_one(sigma, bound):
     """The smoothing error of X1 + k X2, summed with 160 digits, is as small as the docstring says."""
-    (v1, k), (v2, _) = noise._levels(sigma)
+    (v1, k), (v2, _) = gaussian._levels(sigma)
     with mpmath.workdps(160):
         v1, v2 = mpmath.mpf(v1.numerator) / v1.denominator, mpmath.mpf(v2.numerator) / v2.denominator
         reach = 30 * int(mpmath.sqrt(v2))

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.dp.plan import RANGES, Plan
+from v6_federated.noise.plan import RANGES, Plan
 
 FIELDS = {
     "clip": 1.0,

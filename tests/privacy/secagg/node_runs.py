@@ -20,18 +20,19 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import second
+import single_values
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central import preparation
+from v6_federated.gate import questions, under_masks
+from v6_federated.masks import transcript
+from v6_federated.masks.exact import Exact
+from v6_federated.masks.summing import Change, Sums
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job
-from v6_federated.models import questions
-from v6_federated.models.questions import Asked
-from v6_federated.node import functions, masking
-from v6_federated.privacy.exact import Exact
-from v6_federated.privacy.secagg import transcript
-from v6_federated.privacy.sums import Change, Sums
+from v6_federated.models import layouts
+from v6_federated.models.layouts import Asked
 from v6_workbench.simulation.call_outcomes import CallOutcome
 from v6_workbench.simulation.mock import TRUSTING, MockNetwork, StudyPlan
 
@@ -87,8 +88,8 @@ class Recorder:
     def at_work(self) -> Iterator[None]:
         """Set what is random, and record what is not sent."""
         numbers = itertools.count()
-        generate, table, layout = X25519PrivateKey.from_private_bytes, masking._table, questions.layout
-        answer = masking.answer
+        generate, table, layout = X25519PrivateKey.from_private_bytes, under_masks._table, layouts.layout
+        answer = under_masks.answer
 
         def key() -> X25519PrivateKey:
             private = seed(self.name, "key", next(numbers))
@@ -126,10 +127,10 @@ class Recorder:
         with ExitStack() as patches:
             for where, name, by in (
                 (X25519PrivateKey, "generate", staticmethod(key)),
-                (masking, "__version__", VERSION),
-                (masking, "_table", digest_of),
-                (questions, "layout", items_of),
-                (masking, "answer", answered),
+                (under_masks, "__version__", VERSION),
+                (under_masks, "_table", digest_of),
+                (layouts, "layout", items_of),
+                (under_masks, "answer", answered),
                 (preparation.uuid, "uuid4", lambda: uuid.UUID(bytes=seed(self.name, "job")[:16])),
             ):
                 patches.enter_context(mock.patch.object(where, name, by))
@@ -229,7 +230,7 @@ class Caller:
     def asked(self, seq: int, function: str, arrays: Any = None, units: Any = (), **settings: Any) -> dict[str, Any]:
         """The arguments of a request for a sum."""
         received = codec.decode(arrays) if arrays else {}
-        layout = questions.layout(getattr(functions, function).sums, Asked(Job.from_json(self.job), settings, received))
+        layout = layouts.layout(getattr(questions, function).sums, Asked(Job.from_json(self.job), settings, received))
         sums = Sums.of(layout, seq, 1, self.rows, units, self.tags if seq == 1 else {}).to_json()
         return {**settings, "sums": sums, **({"arrays": arrays} if arrays else {})}
 
@@ -336,7 +337,7 @@ def replayed(run: Any, module: Any) -> tuple[list[dict[str, Any]], dict[int, Any
     for given in run["nodes"]:
         own = (bytes.fromhex(given[name]) for name in ("secret", "s"))
         said = (run[name] for name in ("study.json", "minimum", "version", "bands", "database"))
-        nodes[given["organization"]] = module.Node(given["organization"], *own, *said, given["limits"].encode())
+        nodes[given["organization"]] = module.Node(given["organization"], *own, *said, given["limits"])
     tables = {given["organization"]: bytes.fromhex(given["table"]) for given in run["nodes"]}
     centrals: dict[str, Any] = {}
     requests = []
@@ -352,8 +353,7 @@ def replayed(run: Any, module: Any) -> tuple[list[dict[str, Any]], dict[int, Any
                     answers[k] = nodes[k].confirm(message)
                 else:
                     given = found.get("given") or {"values": None, "n": None}
-                    kept = bytes.fromhex(found.get("kept", ""))
-                    answers[k] = nodes[k].answer(message, items, given["values"], given["n"], kept)
+                    answers[k] = nodes[k].answer(message, items, given["values"], given["n"])
             except module.Refused:
                 answers[k] = None
         made: dict[str, Any] = {"answers": answers}
@@ -380,22 +380,19 @@ def computed(run: Any) -> dict[str, Any]:
     for asked, made in zip(run["requests"], requests, strict=True):
         answered = {k: said for k, said in made.pop("answers").items() if said is not None}
         if asked["message"]["method"] == "confirm":
-            known = {k: nodes[k].jobs[asked["message"]["kwargs"]["job"]["key"]] for k in answered}
-            made["steps"] = {
-                k: {"R": of["R"], "K": {S.hex(): K for S, K in of["K"].items()}} for k, of in known.items()
-            }
+            made["steps"] = {k: nodes[k].steps[asked["message"]["kwargs"]["job"]["key"]] for k in answered}
         elif "sums" in asked["message"]["kwargs"]:
             made["steps"] = {k: nodes[k].steps[said["T"]] for k, said in answered.items()}
-    study = second.study_of(run["study.json"])
-    digest = None if study is None else second.study_digest(study)
-    found = second.plain({"digest": digest, "code": digest and second.base32(digest[:30]), "requests": requests})
+    study = run["study.json"]
+    of = {"digest": study and second.study_digest(study), "code": study and second.study_code(study)}
+    found = single_values.plain({**of, "requests": requests})
     assert isinstance(found, dict)
     return found
 
 
 def vectors() -> dict[str, Any]:
     """All of vectors.json."""
-    return {**second.vectors(), "runs": [run | {"computed": computed(run)} for run in runs()]}
+    return {**single_values.vectors(), "runs": [run | {"computed": computed(run)} for run in runs()]}
 
 
 def written(value: Any, indent: str = "") -> str:
@@ -413,4 +410,4 @@ def written(value: Any, indent: str = "") -> str:
 
 
 if __name__ == "__main__":
-    second.FILE.write_text(written(vectors()) + "\n", encoding="utf-8")
+    single_values.FILE.write_text(written(vectors()) + "\n", encoding="utf-8")

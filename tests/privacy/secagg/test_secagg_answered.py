@@ -8,8 +8,8 @@ import pytest
 from helpers import four
 
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy import locked
-from v6_federated.privacy.secagg.answered import KEPT, Answered
+from v6_federated.masks.answered import KEPT, Answered
+from v6_federated.rules import locked
 
 T = [bytes([i] * 32) for i in range(20)]
 

@@ -8,8 +8,8 @@ import second
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from v6_federated.privacy.secagg import masks
-from v6_federated.privacy.secagg.masks import mask, masked
+from v6_federated.masks import keystreams
+from v6_federated.masks.keystreams import mask, masked
 
 T = bytes(range(32))
 BITS = pytest.mark.parametrize("bits", [32, 64])
@@ -33,9 +33,9 @@ def test_vectors(vectors):
             for bits in (32, 64):
                 assert mask(bytes.fromhex(made["K"]), T, bits, 8).tolist() == made[f"mask{bits}"]
         for bits in (32, 64):
-            total = np.zeros(len(block[f"sum{bits}"]), masks.WORDS[bits])
+            total = np.zeros(len(block[f"sum{bits}"]), keystreams.WORDS[bits])
             for own, keys, answer in zip(S, K, block["answers"], strict=True):
-                y = masked(np.array(answer[f"q{bits}"], masks.WORDS[bits]), own, keys, T)
+                y = masked(np.array(answer[f"q{bits}"], keystreams.WORDS[bits]), own, keys, T)
                 assert y.tolist() == answer[f"y{bits}"]
                 total += y
             assert total.tolist() == block[f"sum{bits}"]
@@ -43,31 +43,31 @@ def test_vectors(vectors):
 
 @BITS
 def test_both_implementations_mask_alike_across_parts(bits):
-    size = masks.PART // 4 + 5  # several parts, the last not full
-    assert mask(T, T, bits, size).tolist() == second.mask(T, T, bits, size)
+    size = keystreams.PART // 4 + 5  # several parts, the last not full
+    assert mask(T, T, bits, size).tolist() == second.mask(T, bits, T, size)
     S, K = keys_of(3)
-    words = np.arange(size, dtype=masks.WORDS[bits])
+    words = np.arange(size, dtype=keystreams.WORDS[bits])
     for own, keys in zip(S, K, strict=True):
-        assert masked(words, own, keys, T).tolist() == second.masked(words.tolist(), own, keys, T, bits)
+        assert masked(words, own, keys, T).tolist() == second.masked(words.tolist(), bits, own, keys, T)
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 12), st.integers(0, 200), st.sampled_from([32, 64]), st.randoms())
 def test_masks_cancel_over_any_block(n, size, bits, random):
     S, K = keys_of(n)
-    words = [np.array([random.getrandbits(bits) for _ in range(size)], masks.WORDS[bits]) for _ in range(n)]
+    words = [np.array([random.getrandbits(bits) for _ in range(size)], keystreams.WORDS[bits]) for _ in range(n)]
     order = list(range(n))
     random.shuffle(order)
-    total = np.zeros(size, masks.WORDS[bits])
+    total = np.zeros(size, keystreams.WORDS[bits])
     for i in order:
         total += masked(words[i], S[i], K[i], T)
-    assert (total == sum(words, np.zeros(size, masks.WORDS[bits]))).all()
+    assert (total == sum(words, np.zeros(size, keystreams.WORDS[bits]))).all()
 
 
 @BITS
 def test_masks_cancel_over_real_agreements(block_of, bits):
     block = block_of(4)
-    words = [np.arange(10, dtype=masks.WORDS[bits]) * i for i in range(4)]
+    words = [np.arange(10, dtype=keystreams.WORDS[bits]) * i for i in range(4)]
     total = sum(masked(w, e.S, K, T) for w, e, K in zip(words, block.entries, block.K, strict=True))
     assert (total == np.arange(10) * 6).all()
 
@@ -76,7 +76,7 @@ def test_masks_cancel_over_real_agreements(block_of, bits):
 def test_nothing_less_than_the_block_opens(bits):
     """The sum of all but one, for example of the hospitals that work with the server, stays masked."""
     S, K = keys_of(4)
-    zeros = np.zeros(1000, masks.WORDS[bits])
+    zeros = np.zeros(1000, keystreams.WORDS[bits])
     rest = sum(masked(zeros, S[i], K[i], T) for i in range(3))
     assert np.count_nonzero(rest) == 1000
 
@@ -85,7 +85,7 @@ def test_nothing_less_than_the_block_opens(bits):
 def test_masks_that_were_made_for_different_requests_do_not_cancel(bits):
     """Central sends one node another model: the sum of the block is noise."""
     S, K = keys_of(3)
-    zeros = np.zeros(1000, masks.WORDS[bits])
+    zeros = np.zeros(1000, keystreams.WORDS[bits])
     other = bytes(32)
     total = sum(masked(zeros, S[i], K[i], other if i == 2 else T) for i in range(3))
     assert np.count_nonzero(total) == 1000
@@ -108,7 +108,7 @@ def test_masked_words_of_one_hospital_look_uniform(bits):
     """
     S, K = keys_of(2)
     for words in (np.zeros(100_000), np.full(100_000, 2**30), np.arange(100_000) % 7):
-        y = masked(words.astype(masks.WORDS[bits]), S[0], K[0], T)
+        y = masked(words.astype(keystreams.WORDS[bits]), S[0], K[0], T)
         counts = np.bincount(y.view(np.uint8), minlength=256)
         expected = y.nbytes / 256
         assert 175 < ((counts - expected) ** 2 / expected).sum() < 351
@@ -128,7 +128,7 @@ def test_words_that_cannot_be_masked_are_refused():
 
 def test_a_mask_longer_than_the_counter_is_refused():
     with pytest.raises(ValueError, match="at most"):
-        list(masks._parts(T, T, 32, 2**37))
+        list(keystreams._parts(T, T, 32, 2**37))
 
 
 def test_words_are_not_changed_in_place():

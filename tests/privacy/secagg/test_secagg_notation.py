@@ -5,7 +5,7 @@ import second
 from hypothesis import given
 from hypothesis import strategies as st
 
-from v6_federated.privacy.secagg.notation import PROTOCOL, H, enc, expand, hkdf
+from v6_federated.masks.notation import PROTOCOL, H, enc, expand, hkdf
 
 PARTS = st.lists(st.binary(max_size=20) | st.text(max_size=10) | st.integers(0, 2**64 - 1), max_size=4)
 

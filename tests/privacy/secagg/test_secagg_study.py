@@ -9,8 +9,8 @@ import second
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import NodePermissionException
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg.study import Hospital, Study, accept, accepted, masked_study
+from v6_federated.masks import keys
+from v6_federated.masks.study import Hospital, Study, accept, accepted, masked_study
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def test_every_hospital_prints_the_same_code(study, folders):
     for folder in folders:
         accept(folder, study, 3)
     assert {accepted(folder).code for folder in folders} == {study.code}
-    assert second.base32(study.digest[:30]) == study.code
+    assert second.study_code(json.loads(study.text())) == study.code
     assert all(study.block_of(keys.public_of(keys.identity(folder))) for folder in folders)
 
 
@@ -284,7 +284,7 @@ def test_a_disk_that_is_full_is_named(study, folders, monkeypatch, name):
             return os.fdopen(os.dup(args[0]), "wb").write(args[1][:9])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"v6_federated.privacy.secagg.study.{name}", full)
+    monkeypatch.setattr(f"v6_federated.masks.study.{name}", full)
     with pytest.raises(SafeError, match="cannot be written .No space left on device.; correct"):
         accept(folders[0], study, 3)
     monkeypatch.undo()

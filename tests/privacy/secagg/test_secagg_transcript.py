@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.secagg.transcript import array_digest, canonical, transcript
+from v6_federated.masks.transcript import array_digest, canonical, transcript
 
 DTYPES = {"f4": np.float32, "f8": np.float64, "i8": np.int64}
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53) + 1, 2**53 - 1)
@@ -76,7 +76,7 @@ def test_order_in_memory_and_in_the_request_does_not_matter():
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     fortran, big, strided = np.asfortranarray(a), a.astype(">f4"), np.repeat(a, 2, axis=1)[:, ::2]
     assert {array_digest("a", x) for x in (a, fortran, big, strided)} == {
-        second.array_digest("a", "f4", [2, 3], list(range(6)))
+        second.array_digest("a", "float32", [2, 3], list(range(6)))
     }
     made = [transcript(bytes(32), 1, 1, "m", "f", [], x, {}) for x in ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
     assert made[0] == made[1]

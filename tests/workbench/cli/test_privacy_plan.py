@@ -5,8 +5,8 @@ import math
 import pytest
 from helpers import table
 
-from v6_federated.central import privacy
-from v6_federated.privacy.schema import Column, Schema
+from v6_federated.central import noise_plan
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench import registry
 
 SMALL = ["privacy", "plan", "--epsilon", 3, "--rows", 400, "--hospitals", 4, "--rounds", 4]
@@ -19,7 +19,7 @@ def named(answer):
 @pytest.fixture(scope="module")
 def asked():
     """The plan of the job that ``SMALL`` asks for, as central makes it."""
-    return privacy.plan_of(registry.validate("fedavg", {"rounds": 4, "clip": 1.0, "epsilon": 3.0}))
+    return noise_plan.plan_of(registry.validate("fedavg", {"rounds": 4, "clip": 1.0, "epsilon": 3.0}))
 
 
 def test_the_first_is_the_plan_that_central_would_make(call, asked):

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from helpers import table
 
+from v6_federated.masks import keys
 from v6_federated.messages import codec
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.secagg import keys
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.reporting.command import command_of
 from v6_workbench.reporting.page import page
 from v6_workbench.reporting.totals import of_totals

@@ -9,10 +9,10 @@ from helpers import table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import FIVE
-from v6_federated.privacy.hospital import SECRET
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg import study as pinned
+from v6_federated.masks import keys
+from v6_federated.masks import study as pinned
+from v6_federated.rules.hospital import SECRET
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.cli.main import main
 from v6_workbench.errors import NetworkError
 from v6_workbench.network import docker_engine, images, local

@@ -14,7 +14,7 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_federated.models import metrics
 from v6_federated.node.state import State
-from v6_federated.privacy.policy import Policy
+from v6_federated.rules.policy import Policy
 from v6_workbench.cli import results
 from v6_workbench.cli.main import main
 from v6_workbench.reporting import export, prediction

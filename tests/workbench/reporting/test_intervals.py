@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from v6_federated.data.source import Rows, Source
 from v6_federated.models import metrics
-from v6_federated.privacy.rounding import Rounding
+from v6_federated.rules.rounding import Rounding
 from v6_workbench.reporting import intervals, prediction, tables
 
 FEDERATIONS = int(os.environ.get("COVERAGE_FEDERATIONS", "100"))  # 1000 in ``make test-long``

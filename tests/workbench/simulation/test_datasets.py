@@ -7,7 +7,7 @@ import pytest
 from v6_federated.base import tables
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.data import files
+from v6_federated.data import opening
 from v6_workbench.simulation import datasets
 
 
@@ -77,7 +77,7 @@ def test_a_npy_with_the_name_of_a_npz(tmp_path):
     file = (tmp_path / "z.npy").rename(tmp_path / "z.npz")
     assert "z.npz is a .npy" in refusal(file)
     with pytest.raises(DataError, match=r"z.npz is a .npy"):
-        files.open_database(file)
+        opening.open_database(file)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_calls_whose_answers_were_taken_need_hardly_any_memory():
 
 
 def test_experiments_read_the_limits_of_equal_nodes_once(monkeypatch):
-    from v6_federated.privacy.policy import Policy
+    from v6_federated.rules.policy import Policy
 
     read, of_node = [], Policy.of_node
     monkeypatch.setattr(Policy, "of_node", classmethod(lambda cls, env=None: read.append(1) or of_node(env)))

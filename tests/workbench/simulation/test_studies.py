@@ -6,9 +6,9 @@ import pytest
 from helpers import OPEN, table
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.schema import Column, Schema
-from v6_federated.privacy.secagg import keys
-from v6_federated.privacy.secagg import study as pinned
+from v6_federated.masks import keys
+from v6_federated.masks import study as pinned
+from v6_federated.rules.schema import Column, Schema
 from v6_workbench.simulation import studies
 from v6_workbench.simulation.mock import MockNetwork
 from v6_workbench.simulation.studies import StudyPlan

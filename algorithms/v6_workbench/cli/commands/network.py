@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
-from v6_federated.privacy.limits import DEFAULT, PREFIX, PROFILES
+from v6_federated.rules.limits import DEFAULT, PREFIX, PROFILES
 from v6_workbench import registry
 from v6_workbench.cli import console, job, node_environment, study
 from v6_workbench.cli.experiment import dataset_of, with_columns

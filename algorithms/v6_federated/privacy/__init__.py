@@ -1,1 +1,0 @@
-"""What a node's operator allows."""
