@@ -3,6 +3,7 @@
 import ast
 import inspect
 import math
+import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,13 @@ from honest import HONEST
 
 import v6_federated
 from v6_federated import Answer, fit_step, statistics
+from v6_federated.base.errors import SafeError
 from v6_federated.data.columns import Features
 from v6_federated.data.statistics import STATISTICS, Moments, Sent
 from v6_federated.gate.questions import summands
 from v6_federated.masks.exact import Exact
 from v6_federated.masks.summands import Count, each
+from v6_federated.messages.settings import settings_of_partial, validate
 from v6_federated.models.layouts import Asked
 from v6_federated.rules.policy import Policy
 
@@ -98,6 +101,20 @@ def test_what_is_sent_is_read_again(name):
 def test_a_task_may_send_the_fields_of_all_classes_and_nothing_else():
     taken = {*inspect.signature(fit_step.__wrapped__).parameters} - {"node", "statistic"}
     assert taken == {field.name for kind in STATISTICS.values() for field in fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"statistic": "third"}, "it should be 'moments', 'present', 'below', "),
+        ({"statistic": "levels", "columns": "sex"}, "columns='sex' is refused: it should be a valid list"),
+        ({"statistic": "levels", "counts": None}, "counts=None is refused: it should be a valid boolean"),
+        ({"statistic": "levels", "center": [1.0]}, "unknown setting 'center'"),
+    ],
+)
+def test_a_node_says_which_argument_is_wrong(settings, says):
+    with pytest.raises(SafeError, match=re.escape(says)):
+        validate(settings_of_partial(fit_step.__wrapped__), settings)
 
 
 def test_classes_agree_on_the_type_of_a_field_that_several_have(monkeypatch):

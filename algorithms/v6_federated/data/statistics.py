@@ -9,8 +9,8 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -388,7 +388,7 @@ class Present(_About):
         columns: the c columns.
     """
 
-    columns: Sequence[str] = ()
+    columns: list[str] = field(default_factory=list)
     name = "present"
 
     def of_rows(self, rows: OwnRows) -> dict[str, Any]:
@@ -536,7 +536,7 @@ class Below(Statistic):
         upper: the last one (c,).
     """
 
-    columns: Sequence[str] = ()
+    columns: list[str] = field(default_factory=list)
     lower: Sent = None
     upper: Sent = None
     name = "below"
@@ -649,7 +649,7 @@ class Levels(Statistic):
         known: the levels that are counted, by column, where central learns sums only.
     """
 
-    columns: Sequence[str] = ()
+    columns: list[str] = field(default_factory=list)
     counts: bool = False
     known: dict[str, list[str]] | None = None
     name = "levels"
@@ -1063,7 +1063,10 @@ def parameters() -> list[inspect.Parameter]:
     for kind in STATISTICS.values():
         for f in fields(kind):
             sort = inspect.Parameter.POSITIONAL_OR_KEYWORD if f.type is Sent else KEYWORD
-            new = inspect.Parameter(f.name, sort, default=f.default, annotation=f.type)
+            # a list is None if it is not sent
+            is_list = f.default is MISSING
+            default, annotation = (None, cast(Any, f.type) | None) if is_list else (f.default, f.type)
+            new = inspect.Parameter(f.name, sort, default=default, annotation=annotation)
             if found.setdefault(f.name, new) != new:
                 raise TypeError(f"{kind.name}: {f.name} has another type in another statistic; choose another name")
     return sorted(found.values(), key=lambda parameter: parameter.kind)

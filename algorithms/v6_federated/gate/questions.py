@@ -128,7 +128,7 @@ def _levels(node: Node, columns: Sequence[str]) -> dict[str, list[str]]:
     """The levels that enough of the training rows have: sums of their counts need their names."""
     spec, policy = replace(node.job.data, categories=columns), node.policy
     features = node.source.training(spec, node.identity, policy)
-    named = statistics.Levels(columns).named(features, node, policy.minimum_rows_a_class)
+    named = statistics.Levels(columns=[*columns]).named(features, node, policy.minimum_rows_a_class)
     return {c: sorted(levels) for c, levels in named.items()}
 
 
