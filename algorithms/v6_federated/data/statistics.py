@@ -408,6 +408,10 @@ class Present(_About):
         least = 1 if rows.pinned else rows.policy.minimum_rows
         return about(np.where((~np.isnan(X)).sum(axis=0) >= least, X, np.nan), center)
 
+    def limits(self, n: int) -> Limits:
+        """Those of values that fit float32, and of their number."""
+        return {"count": (0, n), "mean": (-MOST, MOST), "squares": (0, n * MOST**2)}
+
     @staticmethod
     def pool(answers: Sequence[Any], columns: Sequence[str]) -> tuple[Array, Array, Array]:
         """Add up what the nodes answer.
@@ -428,10 +432,6 @@ class Present(_About):
         mean = np.asarray(sum(a["count"] * a["mean"] for a in answers)) / n
         squares = sum(a["squares"] + a["count"] * np.square(a["mean"] - mean) for a in answers)
         return n, mean, np.sqrt(squares / n)
-
-    def limits(self, n: int) -> Limits:
-        """Those of values that fit float32, and of their number."""
-        return {"count": (0, n), "mean": (-MOST, MOST), "squares": (0, n * MOST**2)}
 
     def _width(self, d: int) -> int:
         return len(self.columns)
