@@ -16,7 +16,7 @@ from v6_federated.central.bins_of_time import Grid, bins_of_time, check_grid, mi
 from v6_federated.central.federation import Federation
 from v6_federated.central.method import Result, central
 from v6_federated.central.noise_plan import training_plan
-from v6_federated.data import affine, inference, pca, pooling, times
+from v6_federated.data import affine, inference, pca, statistics, times
 from v6_federated.data.columns import check_scale
 from v6_federated.data.source import Rows
 from v6_federated.gate.call import partial
@@ -124,7 +124,7 @@ __all__ = [
     "one_step",
     "partial",
     "pca",
-    "pooling",
+    "statistics",
     "times",
     "training_plan",
 ]

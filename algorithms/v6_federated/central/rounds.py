@@ -47,8 +47,16 @@ def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Arra
     }, arrays
 
 
-def _with_bytes(answer: Answer, earlier: Sequence[Answer]) -> Answer:
-    """Count the bytes of earlier answers to the same question too."""
+def with_bytes(answer: Answer, earlier: Sequence[Answer]) -> Answer:
+    """Count the bytes of earlier answers to the same question too.
+
+    Args:
+        answer: an answer.
+        earlier: others of the same organization.
+
+    Returns:
+        The answer, with the bytes of all.
+    """
     up, down = sum(a.bytes_up for a in earlier), sum(a.bytes_down for a in earlier)
     return replace(answer, bytes_up=answer.bytes_up + up, bytes_down=answer.bytes_down + down)
 
@@ -339,7 +347,7 @@ class RoundTasks:
                     calls_again = self._calls(again)
                     answers_again, missing = self._dispatcher.gather(calls_again)
                     more, lost_again = self._opened([again], calls_again, answers_again)
-                    opened += [_with_bytes(a, came) for a in more]
+                    opened += [with_bytes(a, came) for a in more]
                     lost |= missing | lost_again
                 except vantage6_api.CollectResultsError as error:  # it will not be otherwise in the next round
                     if self._tolerance.strict or len(self.masks.lost) + 1 == len(self.masks.blocks):

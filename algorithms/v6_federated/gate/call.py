@@ -303,7 +303,9 @@ def compute(declared: Declared, task: Task, node: Node) -> Computed:
         if task.evaluate and not declared.own_model:
             with node.later():
                 evaluation = node.evaluate(received["weights"], task.evaluate)
-        returned = declared.function(node, *(received.get(name) for name in declared.wanted), **dict(task.settings))
+        returned = declared.function(
+            node, **{name: received.get(name) for name in declared.wanted}, **dict(task.settings)
+        )
         if task.evaluate and declared.own_model:
             with node.later():
                 evaluation = node.evaluate(node.own_model, task.evaluate)
