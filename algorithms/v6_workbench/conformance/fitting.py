@@ -1,6 +1,5 @@
 """What a method's settings declare about each other: each relation is broken once, and the error's cure is followed."""
 
-import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,11 +26,13 @@ def settings_that_do_not_fit_are_refused(cases: Sequence[MethodCase]) -> None:
     model = cases[0].schema
     relations = declared(model)
     for name, relation in relations:
-        for other in relation.others:
+        for other, values in relation.others.items():
             require(
                 other in model.model_fields or other in SHARED,
                 f"{name} {relation.kind} {other}, which is no setting; expected one of {', '.join(model.model_fields)}",
             )
+            wrong = [value for value in values if other in model.model_fields and not _accepts(model, other, value)]
+            require(not wrong, f"{name} {relation.kind} {other}={wrong and wrong[0]}, which is refused as a value")
         for values in _broken(model, name, relation):
             _check_refused(cases[0], name, relation, values)
     if not relations:
@@ -85,18 +86,29 @@ def _broken(model: type[Common], name: str, relation: Relation) -> Iterator[dict
             values = accepted or _first(value for value in _values(model, other) if value and value != "none")
             ways += [{other: value} for value in values]
     require(bool(given and ways) or not others, f"no value is found by which {name} would break {relation.kind}")
-    required = {other: 2 for other, field in model.model_fields.items() if field.is_required()}
     for value in given:
         for way in ways:
-            yield {**required, name: value, **way}
+            yield {**_required(model), name: value, **way}
 
 
 def _values(model: type[Common], name: str) -> Iterator[Any]:
     """Values that a setting can have: its words, and some others."""
-    required = {other: 2 for other, field in model.model_fields.items() if field.is_required()}
-    for value in (*_words(model.model_fields[name].annotation), *TRIED):
-        with contextlib.suppress(ValidationError):
-            yield getattr(model(**{**required, name: value}), name)
+    tried = (*_words(model.model_fields[name].annotation), *TRIED)
+    return (value for value in tried if _accepts(model, name, value))
+
+
+def _accepts(model: type[Common], name: str, value: Any) -> bool:
+    """Whether a setting can have a value."""
+    try:
+        model(**{**_required(model), name: value})
+    except ValidationError:
+        return False
+    return True
+
+
+def _required(model: type[Common]) -> dict[str, int]:
+    """Values of the settings without a default."""
+    return {name: 2 for name, field in model.model_fields.items() if field.is_required()}
 
 
 def _words(annotation: Any) -> tuple[Any, ...]:
