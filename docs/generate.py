@@ -141,7 +141,10 @@ def settings() -> str:
     """The settings that all methods take, and then each method's own."""
     parts = ["## All methods", _settings(methods()[0], Common.model_fields)]
     for name in methods():
-        own = [field for field in registry.settings_of(name).model_fields if field not in Common.model_fields]
+        shown = registry.settings_of(name).model_fields.keys() - registry.unused(name)
+        own = [
+            field for field in registry.settings_of(name).model_fields if field in shown - Common.model_fields.keys()
+        ]
         parts += [f"## `{name}`", f"[What the method does](/docs/methods/{name}.md)", _settings(name, own)]
     return "\n\n".join(parts)
 

@@ -25,6 +25,20 @@ class Drug(BaseModel):
     colour: Annotated[str, Excludes("taste")] = ""
 
 
+class Many(BaseModel):
+    one: Annotated[
+        int,
+        Needs("two", "three"),
+        Excludes("two", when=2),
+        Needs("four"),
+        Excludes("three"),
+        Excludes(two=(3, 4)),
+    ] = 0
+    two: int = 0
+    three: int = 0
+    four: int = 0
+
+
 def errors(**values):
     return [*relations.broken(Drug(**values))]
 
@@ -93,3 +107,4 @@ def test_words_for_a_list():
     assert relations.words(Drug, "hours") == "if 1/2: needs dose or form"
     assert relations.words(Drug, "names") == "not with hours or dose or form=drip"
     assert relations.words(Drug, "label") == "if not round: not with names"
+    assert relations.words(Many, "one") == "if 2: not with two; not with three or two=3/4; needs two or three, and four"

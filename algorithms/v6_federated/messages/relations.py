@@ -7,7 +7,7 @@ It stands where the setting is declared, beside its type, its range and its ``Ro
 A setting is *set* if it has a value other than null, false, 0, none and an empty list.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,13 +20,13 @@ class Relation:
     """What one setting declares about others. It says nothing of settings that a method does not have.
 
     Attributes:
-        others: the accepted, or excluded, values of the other settings by name; empty: whatever sets them.
+        others: the values in question of other settings, by name; empty: whatever sets them.
         when: the values of the setting that this holds for; empty: all but its default.
         because: the reason, for the error.
         instead: what to do, for the error.
     """
 
-    says = kind = ""  # in an error, and in a list
+    kind = ""  # in a list of settings
 
     def __init__(self, *names: str, when: Any = (), because: str = "", instead: str = "", **values: Any) -> None:
         """Declare a relation.
@@ -35,72 +35,39 @@ class Relation:
             *names: other settings, if it matters only whether they are set.
             when: the value, or values, of this setting that it holds for; left out, all but its default.
             because: the reason, as half a sentence.
-            instead: what to do in place of it, as ``set epochs``; left out, it follows from the relation.
+            instead: what to do, as ``set epochs``; left out, it follows from the relation.
             **values: other settings, and the value or values in question.
         """
         self.others = {**dict.fromkeys(names, ()), **{name: _several(value) for name, value in values.items()}}
         self.when, self.because, self.instead = _several(when), because, instead
 
-    def _known(self, model: type[BaseModel]) -> list[str]:
-        """The other settings that a method has."""
+    def broken(self, checked: BaseModel, name: str) -> str:
+        """Say what is wrong, what is accepted and what to do, if the setting that declares it is given; or nothing."""
+        value, known = getattr(checked, name), self.known(type(checked))
+        given = value in self.when if self.when else value not in (None, [], {}) and changed(checked, [name])
+        met = [other for other in known if self._matches(other, getattr(checked, other))]
+        if not given or not known or not (wrong := self._wrong(checked, name, met)):
+            return ""
+        says, cure = wrong
+        text = f"{name}={value}"
+        shown = text if isinstance(value, str | int | float) and len(text) <= LINE else name
+        return f"{shown} {says}{f': {self.because}' if self.because else ''}; {cure}"
+
+    def known(self, model: type[BaseModel]) -> list[str]:
+        """Name the other settings that a method has and uses."""
         return [other for other in self.others if other in model.model_fields and other not in _unused(model)]
 
-    def _met(self, checked: BaseModel) -> list[str]:
-        """The other settings that have a value in question."""
-        return [other for other in self._known(type(checked)) if self._matches(other, getattr(checked, other))]
-
-    def _matches(self, other: str, value: Any) -> bool:
-        return value in self.others[other] if self.others[other] else bool(value) and value != "none"
-
-    def _concerns(self, checked: BaseModel, name: str) -> bool:
-        """Whether the setting that declares it is given, with a value that it holds for."""
-        value = getattr(checked, name)
-        return value not in (None, [], {}) and (value in self.when if self.when else bool(changed(checked, [name])))
-
-    def broken(self, checked: BaseModel, name: str) -> str:
-        """Say how settings break it.
-
-        Args:
-            checked: settings of a method.
-            name: the setting that declares it.
-
-        Returns:
-            A sentence: what is wrong, what is accepted and what to do; empty if they do not.
-        """
-        if not self._known(type(checked)) or not self._concerns(checked, name):
-            return ""
-        return self._wrong(checked, name, self._met(checked))
-
-    def _wrong(self, checked: BaseModel, name: str, met: list[str]) -> str:
-        """What is wrong, if some of the others, or none, have a value in question."""
-        raise NotImplementedError
-
-    def words(self, model: type[BaseModel], name: str, mark: str = "") -> str:
-        """Say in a few words what it declares, for a list of settings.
-
-        Args:
-            model: the method's settings.
-            name: the setting that declares it.
-            mark: what stands around settings and values.
-
-        Returns:
-            The words; empty if the method has none of the other settings.
-        """
-        default = model.model_fields[name].default
-        when = f"if {mark}{'/'.join(map(str, self.when))}{mark}: " if self.when else ""
-        if not when and isinstance(default, str) and isinstance(self, Excludes):  # this word goes with all
-            when = f"if not {mark}{default}{mark}: "
-        named = [f"{mark}{self._named(other, '/')}{mark}" for other in self._known(model)]
-        return f"{when}{self.kind} {' or '.join(named)}" if named else ""
-
-    def _named(self, other: str, between: str = " or ") -> str:
+    def named(self, other: str, between: str = " or ") -> str:
         """Name another setting with the values in question."""
         values = between.join(map(str, self.others[other]))
         return f"{other}={values}" if values else other
 
-    def _sentence(self, checked: BaseModel, name: str, others: str, cure: str) -> str:
-        because = f": {self.because}" if self.because else ""
-        return f"{_shown(name, getattr(checked, name))} {self.says} {others}{because}; {cure}"
+    def _matches(self, other: str, value: Any) -> bool:
+        return value in self.others[other] if self.others[other] else bool(value) and value != "none"
+
+    def _wrong(self, checked: BaseModel, name: str, met: Sequence[str]) -> tuple[str, str] | None:
+        """What is wrong and what to do, if these others have a value in question."""
+        raise NotImplementedError
 
 
 class Needs(Relation):
@@ -109,22 +76,17 @@ class Needs(Relation):
     Of several others, one suffices.
     """
 
-    says = kind = "needs"
+    kind = "needs"
 
-    def _wrong(self, checked: BaseModel, name: str, met: list[str]) -> str:
+    def _wrong(self, checked: BaseModel, name: str, met: Sequence[str]) -> tuple[str, str] | None:
         if met:
-            return ""
-        needed = " or ".join(map(self._named, self._known(type(checked))))
-        cure = self.instead or f"set {self._example(type(checked))}"
-        return self._sentence(checked, name, needed, f"{cure}, or leave {name} out")
-
-    def _example(self, model: type[BaseModel]) -> str:
-        """The first of the others with a value that suffices, as far as one is known."""
-        other = self._known(model)[0]
-        field = model.model_fields[other]
-        values = [*self.others[other], *(field.examples or ()), field.default]
-        good = [value for value in values if isinstance(value, str | int | float) and self._matches(other, value)]
-        return f"{other}={good[0]}" if good else other
+            return None
+        first, *_ = known = self.known(type(checked))
+        field = type(checked).model_fields[first]
+        values = [*self.others[first], *(field.examples or ()), field.default]
+        good = next((value for value in values if self._matches(first, value)), None)
+        cure = self.instead or f"set {first if good is None else f'{first}={good}'}"
+        return f"needs {' or '.join(map(self.named, known))}", f"{cure}, or leave {name} out"
 
 
 class Excludes(Relation):
@@ -133,60 +95,33 @@ class Excludes(Relation):
     Of several others, none may be set.
     """
 
-    says, kind = "cannot be used with", "not with"
+    kind = "not with"
 
-    def _wrong(self, checked: BaseModel, name: str, met: list[str]) -> str:
+    def _wrong(self, checked: BaseModel, name: str, met: Sequence[str]) -> tuple[str, str] | None:
         if not met:
-            return ""
-        named = [f"{other}={getattr(checked, other)}" if self.others[other] else other for other in met]
+            return None
+        there = [f"{other}={getattr(checked, other)}" if self.others[other] else other for other in met]
         cure = f"{self.instead}, or leave {name} out" if self.instead else "leave one of them out"
-        return self._sentence(checked, name, " and ".join(named), cure)
+        return f"cannot be used with {' and '.join(there)}", cure
 
 
 def declared(model: type[BaseModel]) -> list[tuple[str, Relation]]:
-    """List what the settings of a method declare about each other.
+    """List the relations of a method's settings, each with the setting that declares it; what is excluded first.
 
-    Args:
-        model: the method's settings.
-
-    Returns:
-        Relations, each with the setting that declares it; first what is excluded, so that what a later error tells to
-        set is not excluded next.
+    What a later error tells to set is then not excluded next.
     """
-    found = [
-        (name, part)
-        for name, field in model.model_fields.items()
-        if name not in _unused(model)
-        for part in field.metadata
-        if isinstance(part, Relation)
-    ]
+    fields = [(name, field) for name, field in model.model_fields.items() if name not in _unused(model)]
+    found = [(name, part) for name, field in fields for part in field.metadata if isinstance(part, Relation)]
     return sorted(found, key=lambda one: isinstance(one[1], Needs))
 
 
 def broken(checked: BaseModel) -> Iterator[str]:
-    """Say what settings break of what they declare.
-
-    Args:
-        checked: settings of a method.
-
-    Yields:
-        A sentence for each relation.
-    """
-    for name, relation in declared(type(checked)):
-        if wrong := relation.broken(checked, name):
-            yield wrong
+    """Say what settings break of what they declare, a sentence for each relation."""
+    return filter(None, (relation.broken(checked, name) for name, relation in declared(type(checked))))
 
 
 def check(checked: BaseModel, method: str) -> None:
-    """Reject settings that do not fit each other, or the method.
-
-    Args:
-        checked: the method's settings.
-        method: its name.
-
-    Raises:
-        SafeError: they do not fit.
-    """
+    """Reject settings that do not fit each other, or the method, with a SafeError of one sentence."""
     unused = _unused(type(checked))
     if idle := changed(checked, unused):
         why = unused[idle[0]]
@@ -197,18 +132,16 @@ def check(checked: BaseModel, method: str) -> None:
 
 
 def words(model: type[BaseModel], name: str, mark: str = "") -> str:
-    """Say in a few words what a setting needs, and what it cannot be used with.
-
-    Args:
-        model: the method's settings.
-        name: the setting.
-        mark: what stands around settings and values.
-
-    Returns:
-        The words; empty if it fits all others.
-    """
-    own = [relation.words(model, name, mark) for declarer, relation in declared(model) if declarer == name]
-    return "; ".join(filter(None, own))
+    """Say in a few words what a setting needs and what it cannot be used with, ``mark`` around names; or nothing."""
+    found: dict[str, list[str]] = {}
+    default = model.model_fields[name].default
+    for relation in (relation for declarer, relation in declared(model) if declarer == name):
+        when = f"if {mark}{'/'.join(map(str, relation.when))}{mark}: " if relation.when else ""
+        if not when and isinstance(default, str) and isinstance(relation, Excludes):  # this word goes with all
+            when = f"if not {mark}{default}{mark}: "
+        if others := " or ".join(f"{mark}{relation.named(other, '/')}{mark}" for other in relation.known(model)):
+            found.setdefault(f"{when}{relation.kind}", []).append(others)
+    return "; ".join(f"{head} {(', and ' if head.endswith('needs') else ' or ').join(found[head])}" for head in found)
 
 
 def _unused(model: type[BaseModel]) -> Mapping[str, str]:
@@ -219,9 +152,3 @@ def _unused(model: type[BaseModel]) -> Mapping[str, str]:
 
 def _several(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def _shown(name: str, value: Any) -> str:
-    """A setting with its value, if that is short."""
-    text = f"{name}={value}"
-    return text if isinstance(value, str | int | float) and len(text) <= LINE else name
