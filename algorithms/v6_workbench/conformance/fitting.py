@@ -14,10 +14,7 @@ from v6_federated.messages.relations import Needs, Relation, broken, declared
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.outcome import NotApplicable, require
 
-SHARED = {
-    **TrainingWithNoise.model_fields,
-    **LocalSGD.model_fields,
-}  # what a relation may name, also if a method lacks it
+SHARED = {**TrainingWithNoise.model_fields, **LocalSGD.model_fields}  # what relations may name everywhere
 TRIED = (2, 0.5, 0.25, 1.5, 1, 0.0, None, "x", ["x", "y"], [2, 3], {"x": 1.0, "y": 2.0})
 
 
@@ -26,13 +23,14 @@ def settings_that_do_not_fit_are_refused(cases: Sequence[MethodCase]) -> None:
     model = cases[0].schema
     relations = declared(model)
     for name, relation in relations:
-        for other, values in relation.others.items():
+        for other, accepted in relation.others.items():
             require(
                 other in model.model_fields or other in SHARED,
                 f"{name} {relation.kind} {other}, which is no setting; expected one of {', '.join(model.model_fields)}",
             )
-            wrong = [value for value in values if other in model.model_fields and not _accepts(model, other, value)]
-            require(not wrong, f"{name} {relation.kind} {other}={wrong and wrong[0]}, which is refused as a value")
+            for value in accepted if other in model.model_fields else ():
+                says = f"{name} {relation.kind} {other}={value}, which is refused as a value"
+                require(_accepts(model, other, value), says)
         for values in _broken(model, name, relation):
             _check_refused(cases[0], name, relation, values)
     if not relations:
@@ -68,8 +66,9 @@ def _check_refused(case: MethodCase, name: str, relation: Relation, values: Mapp
 
 def _broken(model: type[Common], name: str, relation: Relation) -> Iterator[dict[str, Any]]:
     """Settings that break a relation: for each value of the one that declares it, and each way to break it."""
-    there = model.model_fields.keys() - model.unused.keys()
-    others = {other: accepted for other, accepted in relation.others.items() if other in there}
+    others = {other: relation.others[other] for other in relation.known(model)}
+    if not others:
+        return
     default = model.model_fields[name].default
     given = relation.when or _first(value for value in _values(model, name) if value not in (default, 0, [], {}))
     ways: list[dict[str, Any]] = []
@@ -85,7 +84,7 @@ def _broken(model: type[Common], name: str, relation: Relation) -> Iterator[dict
         for other, accepted in others.items():
             values = accepted or _first(value for value in _values(model, other) if value and value != "none")
             ways += [{other: value} for value in values]
-    require(bool(given and ways) or not others, f"no value is found by which {name} would break {relation.kind}")
+    require(bool(given and ways), f"no value is found by which {name} would break {relation.kind}")
     for value in given:
         for way in ways:
             yield {**_required(model), name: value, **way}

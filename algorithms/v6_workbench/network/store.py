@@ -237,10 +237,10 @@ def _argument(name: str, central: Any) -> dict[str, Any]:
     argument["has_default_value"] = not field.is_required()
     if not field.is_required() and field.default is not None:  # the store refuses null; no default_value means null
         argument["default_value"] = field.default if isinstance(field.default, str) else json.dumps(field.default)
-    conditions = [_condition(central, relation) for other, relation in declared(central.settings) if other == name]
-    if conditions := list(filter(None, conditions)):
+    own = (_condition(central, relation) for declarer, relation in declared(central.settings) if declarer == name)
+    if condition := next(filter(None, own), None):
         names = ("conditional_on", "conditional_operator", "conditional_value")
-        argument |= dict(zip(names, conditions[0], strict=True))
+        argument |= dict(zip(names, condition, strict=True))
     return argument
 
 
