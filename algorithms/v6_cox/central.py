@@ -53,7 +53,7 @@ Stratified = Annotated[
 ]
 Bins = Annotated[
     int,
-    Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events, with strata=none"),
+    Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events"),
     Number,
     Needs(strata="none"),
     Excludes("grid", because="it names the ends of bins"),

@@ -14,7 +14,7 @@ AggregateName = Annotated[
 ]
 Trim = Annotated[
     float,
-    Field(ge=0, lt=0.5, description="share of the nodes whose numbers are left out at each end, for aggregate=trimmed"),
+    Field(ge=0, lt=0.5, description="share of the nodes whose numbers are left out at each end"),
     Number,
     Needs(aggregate="trimmed"),
 ]

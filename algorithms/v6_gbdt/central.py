@@ -47,7 +47,7 @@ ModeName = Annotated[
 ]
 Prediction = Annotated[
     Literal["sum", "vote"],
-    Field(description="of trees' outputs: their sum; vote: of each round's trees, by its accuracy; cyclic"),
+    Field(description="of trees' outputs: their sum; vote: of each round's trees, by its accuracy"),
     Needs(mode="cyclic", when="vote", because="its document has it"),
     Needs(objective="classification", when="vote", because="trees are weighted by accuracy"),
     Needs(evaluate_every=1, when="vote", because="trees are weighted by the accuracy of each round"),
