@@ -42,6 +42,7 @@ NAMES = (
     "one_label",
     "pfitzner_arnrich",
     "poisoning",
+    "private_functions",
     "private_glm",
     "private_utility",
     "reddy2020",
@@ -52,8 +53,8 @@ NAMES = (
 )
 # not part of ``all``, since nothing else may run at the same time
 TIMED = ("clipping", "cost", "network", "network_jobs", "scale", "secagg_cost", "speed")
-# not part of ``all``; small versions of the last three are tests
-APART = (*TIMED, "attacks", "canaries", "dishonest_analyses")
+# not part of ``all``; small versions of the last four are tests
+APART = (*TIMED, "attacks", "canaries", "dishonest_analyses", "private_functions")
 WITHOUT_DATA = (
     "attacks",
     "canaries",
@@ -65,6 +66,7 @@ WITHOUT_DATA = (
     "log_rank",
     "network",
     "poisoning",
+    "private_functions",
     "scale",
     "secagg_cost",
 )

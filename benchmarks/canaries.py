@@ -231,6 +231,11 @@ def scaled_noise(factor: float) -> Fault:
     )
 
 
+def no_noise() -> contextlib.AbstractContextManager[Any]:
+    """No node adds noise: what canaries contribute."""
+    return mock.patch.object(noising, "discrete_gaussian", lambda key, sigma, size: np.zeros(size, np.int64))
+
+
 def double_clip() -> contextlib.AbstractContextManager[Any]:
     """All nodes clip at twice the norm that the plan says."""
     return mock.patch.object(

@@ -59,6 +59,7 @@ PAGES = {
     "private_utility-fashion_mnist": "a linear model on Fashion-MNIST at epsilon 3, with noise that nodes share",
     "private_utility-heart_disease": "logistic regression and boosted trees on heart disease by epsilon",
     "canaries": "an audit of the noise: the faults that it catches, and its false alarms",
+    "private_functions": "an audit of each private function, and the lower bound of epsilon that it measures",
     "compression": "accuracy and bytes of FedAvg with updates of 16 or 8 bits, or the largest values alone",
     "clipping": "what clipping each row's gradient costs beside a plain step",
     "cost": "the mock network beside a plain PyTorch loop and beside vantage6's own mock client",

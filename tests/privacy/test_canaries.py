@@ -1,18 +1,23 @@
 """The audit by canaries: it catches faults of the noise, and not the right noise; and the noise of whole jobs."""
 
 import contextlib
+import importlib
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks import canaries
+from benchmarks import canaries, private_functions
+from benchmarks.attacks.researcher import Refused
 from scipy import stats
 
+from v6_federated.messages import codec
 from v6_federated.node import noising
+from v6_federated.node.node import Node
 from v6_federated.noise import accountant, units
 from v6_federated.noise.clipping import clipped_sum, sensitivity
 from v6_federated.noise.plan import Plan
+from v6_workbench import registry
 
 MANY = 300  # canaries
 PLAN = accountant.calibrated(Plan(steps=1), 8.0, canaries.DELTA)  # each step is an audit of its own
@@ -110,3 +115,84 @@ def test_noise_of_whole_jobs(monkeypatch):
         assert stats.chisquare(np.bincount(noise.ravel() % modulus, minlength=modulus)).pvalue > 1e-5
     correlations = np.corrcoef(noise)[np.triu_indices(len(noise), 1)]  # of nodes, rounds and jobs
     assert abs(correlations).max() < 6.5 / math.sqrt(d)
+
+
+# ---- one audit for each private function
+
+PRIVATE = [name for name in registry.names() if registry.central_of(name).private]
+STEPS = {"fedavg.compressed_update", "fedavg.ditto_update", "fedavg.evaluate_own"}  # train as fedavg.client_update does
+TREE = np.array([[0, 0.5, 1.0], [-1, 1.0, 0.0], [-1, 1.0, 0.0]])
+OF_TREES = {"weights": TREE[1:2], "structure": TREE}
+EDGES = {"edges": codec.encode({"edges": np.zeros(2), "lengths": np.full(1, 2)})}
+WITHOUT_NOISE = {  # what each is asked with; it is refused
+    "gbdt.average": (None, {}, {}),
+    "gbdt.count": (None, {"low": np.zeros(1), "high": np.ones(1)}, {"max_bin": 8}),
+    "gbdt.leaf_sums": ({"name": "trees"}, OF_TREES, EDGES),
+    "gbdt.bin_sums": ({"name": "trees"}, OF_TREES, EDGES),
+    "gbdt.grow": ({"name": "trees"}, {"weights": TREE[1:2]}, {**EDGES, "growth": {}}),
+    "glm.newton": ({"name": "glm", "family": "binomial"}, {}, {}),
+    "pca.transform": (None, {"mean": np.zeros(1), "scale": np.ones(1), "components": np.eye(1)}, {}),
+    "fit_step": (None, {}, {"statistic": "moments"}),
+}
+TELLS_NO_ROW = {"describe", "confirm", "keep_steps", "forget", "extract", "count_rows"}  # of the schema, and no value
+
+
+def functions():
+    """All functions of methods that take a privacy plan; those of all methods without a method's name."""
+    shared = importlib.import_module("v6_federated")
+    for method in PRIVATE:
+        module = importlib.import_module(f"v6_{method}")
+        for name in {*module.__all__} - {"central"}:
+            yield name if getattr(shared, name, None) is getattr(module, name) else f"{method}.{name}"
+
+
+def test_every_private_function_is_audited():
+    """A new one is found by its method, which declares ``private``."""
+    assert {*functions()} == {*private_functions.FUNCTIONS, *STEPS, *WITHOUT_NOISE} | TELLS_NO_ROW
+
+
+@pytest.mark.parametrize("function", private_functions.FUNCTIONS)
+def test_canaries_see_too_little_noise_in_each_private_function(function):
+    """Of the right noise, 1 run in 10,000 looks so; of a quarter of it, nearly all do."""
+    sound, quartered = private_functions.audited(function, 60, 1, (SOUND, canaries.scaled_noise(0.25)))
+    assert min(sound.less_noise, sound.more_influence) > 5e-5
+    assert quartered.less_noise < 1e-3
+
+
+@pytest.mark.parametrize("function", WITHOUT_NOISE)
+def test_what_has_no_noise_is_refused_under_a_budget(function):
+    method, _, name = function.rpartition(".")
+    package, (model, arrays, settings) = f"v6_{method or 'fedavg'}", WITHOUT_NOISE[function]
+    tables = {
+        k: table[["c0", "target"]]
+        for k, table in private_functions.frames(np.eye(60), np.zeros(60), 1.0, False).items()
+    }
+    with private_functions.Plain(tables, "private 8", True) as researcher:
+        researcher.reserve(steps=1, statistics=1)
+        sizes = model and {"features": 1, "classes": 2, **model}
+        job = researcher.job(package, model=sizes)
+        researcher.send(package, "describe", [1], job=job, round=0, raw=True)
+        sent = {"arrays": codec.encode(arrays, "float64")} if arrays else {}
+        with pytest.raises(Refused, match="reads rows in a way that no noise covers"):
+            researcher.send(package, name, [1], job=job, round=1, **sent, **settings)
+
+
+@pytest.mark.parametrize("function", sorted(STEPS))
+def test_other_functions_train_by_the_steps_of_the_audited_one(function, monkeypatch):
+    """All of their noise is drawn by ``Node.train``, in whose place nothing is trained here."""
+    drawn = []
+    monkeypatch.setattr(Node, "train", lambda node, w, *more, **settings: None)
+    monkeypatch.setattr(noising, "discrete_gaussian", lambda *asked: drawn.append(asked) or 0)
+    tables = {
+        k: table[["c0", "target"]]
+        for k, table in private_functions.frames(np.eye(60), np.zeros(60), 1.0, False).items()
+    }
+    settings = {"local": {}, "known": {}}
+    settings |= {"compression": {}} if "compressed" in function else {"personal": {}}
+    with private_functions.Plain(tables, "private 8", True) as researcher:
+        researcher.reserve(steps=1)
+        job = researcher.job("v6_fedavg", model={"features": 1, "classes": 2, **private_functions.LOGREG})
+        researcher.send("v6_fedavg", "describe", [1], job=job, round=0, raw=True)
+        sent = {"arrays": codec.encode({"weights": np.zeros(2)}, "float64"), **settings}
+        researcher.send("v6_fedavg", function.rpartition(".")[2], [1], job=job, round=1, **sent)
+    assert not drawn
