@@ -9,6 +9,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central import noise_plan, preparation
 from v6_federated.central.answer import Answer, Expected
+from v6_federated.central.description import describe
 from v6_federated.central.masking import Masks
 from v6_federated.central.rounds import Group, RoundTasks
 from v6_federated.central.sums_of_rows import SumsOfRows
@@ -106,7 +107,7 @@ class Aggregation:
         job = replace(job, aggregation=mode, hospital_totals="")
         if any(said != mode for said in modes.values()):  # some nodes would be content with less
             raw = any("kinds" in a.values for a in answers)
-            answers = preparation.describe(job, raw, self.ask_in_preparation)
+            answers = describe(job, raw, self.ask_in_preparation)
         job, self._tasks.masks = self._masks(job, answers)
         self._sums = self._sums_of_rows(answers)
         return job
@@ -173,7 +174,7 @@ class Aggregation:
         if masks is None or not masks.absent or round_ < 2 or (round_ - 1) & (round_ - 2):
             return
         who = masks.waiting
-        described = preparation.describe(job, bool(job.data.preprocess), self._ask_absent, who)
+        described = describe(job, bool(job.data.preprocess), self._ask_absent, who)
         hellos = {a.organization_id: a.values for a in described if a.values.get("mode") == masks.mode}
         try:
             least = Policy.of_node().minimum_organizations
@@ -214,7 +215,7 @@ class Aggregation:
             CollectResultsError: too few nodes answered.
         """
         if self._tasks.job.aggregation != "plain":
-            self._tasks.job = self.settle(self._tasks.job, preparation.describe(self._tasks.job, raw, self.ask))
+            self._tasks.job = self.settle(self._tasks.job, describe(self._tasks.job, raw, self.ask))
 
     def count_rows(self) -> None:
         """Learn the rows of each block, if no statistic has returned them yet: they weight the first round."""
