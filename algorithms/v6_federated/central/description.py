@@ -8,7 +8,7 @@ from v6_federated.base.tables import MARKS
 from v6_federated.base.text import shortened
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central.answer import MOST_REASON, Answer, Expected
-from v6_federated.central.rounds import Group
+from v6_federated.central.calls import Group
 from v6_federated.data.reading import KINDS
 from v6_federated.masks.agreement import Entry
 from v6_federated.masks.study import TOTALS

@@ -22,11 +22,12 @@ from v6_federated.central.aggregation import Aggregation
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
+from v6_federated.central.calls import GLOBAL_MODEL, Group, parted
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
 from v6_federated.central.last_evaluation import LastEvaluation
 from v6_federated.central.progress import Progress
-from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
+from v6_federated.central.rounds import RoundTasks
 from v6_federated.central.same_nodes import SameNodes, attempts
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.masks.summands import Declaration
@@ -39,7 +40,6 @@ from v6_federated.noise.clipping import penalty_gradient
 from v6_federated.noise.plan import Plan
 from v6_federated.rules.policy import Policy
 
-LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
 OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "quorum_of", "often")
 
 
@@ -136,8 +136,6 @@ class Federation:
             if not self.resumed:
                 self.features = kept["features"]
                 self._tasks.take_over(kept["pending"])
-                if self._tasks.masks is not None and kept["weights"] is None:
-                    self._tasks.masks.seq += LEAP  # its rounds begin again, and nodes keep their last answers only
             else:
                 self._aggregation.settle_again(raw=bool(kept["data"]["preprocess"]))
         else:
@@ -252,7 +250,7 @@ class Federation:
         In a study nodes send exact counts, and what is small over its block is central's to join or to leave out, by
         the limit of the node where central runs. Elsewhere nodes have kept their own minimum.
         """
-        return self._policy.minimum_rows_a_side if self._in_a_study else 0
+        return self._tasks.blocks.least(self._policy.minimum_rows_a_side)
 
     @property
     def least_rows(self) -> int:
@@ -260,7 +258,7 @@ class Federation:
 
         As ``least``: in a study, what is small is central's to join or to leave out.
         """
-        return self._policy.minimum_rows if self._in_a_study else 0
+        return self._tasks.blocks.least(self._policy.minimum_rows)
 
     def write_without(self, **reduced: Callable[[Any], Any]) -> None:
         """Reduce parts of what the method carries before they are written into a result: they may hold small cells.
@@ -273,10 +271,6 @@ class Federation:
                 resumed.
         """
         self._reduced = reduced
-
-    @property
-    def _in_a_study(self) -> bool:
-        return self._tasks.masks is not None and self._tasks.masks.mode == "pinned"
 
     @property
     def hides_totals(self) -> bool:
@@ -355,12 +349,11 @@ class Federation:
         Returns:
             Its variance, over that of the noise that hides a row.
         """
-        masks, found = self._tasks.masks, 0.0
-        assert masks is not None  # noise is for sums
+        found = 0.0
         for a in answers.parts():
             nodes = len(a.organizations)
             several = float(a.arrays[Answer.key(persons, "count")][0]) / nodes if persons else 1.0
-            found += masks.noises(nodes) * several
+            found += self._tasks.blocks.noises(nodes) * several
         return found
 
     def mean_gradient(self, answers: Answers, w: Array) -> Array:
@@ -451,25 +444,13 @@ class Federation:
         K, m = len(self.organizations), self._sampled(fraction)
         if m == K:
             return list(self.organizations)
-        if self._tasks.masks is not None:
-            return self._sampled_blocks(fraction)
-        absent = self._tasks.absent(self.organizations)
-        present = [k for k in self.organizations if k not in absent]
+        blocks, absent = self._tasks.blocks, self._tasks.absent(self.organizations)
+        present, gone = blocks.standing(self.organizations, absent.keys()), blocks.without(absent)
+        m = self._sampled_of(len(present) + len(gone), fraction)
         rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
-        drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
-        return sorted([*drawn, *absent][:m])  # the history then names the absent ones as missing
-
-    def _sampled_blocks(self, fraction: float) -> list[int]:
-        """Draw whole blocks: a sum over a part of one does not open."""
-        assert self._tasks.masks is not None
-        blocks, lost = self._tasks.masks.blocks, self._tasks.masks.lost
-        absent = self._tasks.absent(self.organizations).keys()
-        gone = [i for i, block in enumerate(blocks) if block[0] in lost or absent & {*block}]
-        present = [i for i in range(len(blocks)) if i not in gone]
-        rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
-        m = self._sampled_of(len(blocks), fraction)
-        drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
-        return sorted(k for i in [*drawn, *gone][:m] for k in blocks[i])
+        drawn = rng.choice(len(present), min(m, len(present)), replace=False)
+        chosen = [*(present[i] for i in drawn), *gone][:m]  # the history then names the absent ones as missing
+        return sorted(k for block in chosen for k in block)
 
     def _sampled(self, fraction: float) -> int:
         """How many organizations ``sample`` draws, if the node where central runs allows so few."""
@@ -701,7 +682,7 @@ class Federation:
             self._progress.ended = True
             self._progress.save(self.features)  # ``rounds`` does not keep a round that is left with ``break``
             if self._evaluates:
-                shown = LastEvaluation(self._tasks.job, self.model, self._tasks.masks)
+                shown = LastEvaluation(self._tasks.job, self.model, self._tasks.blocks)
                 answers = self._tasks.ask([], [shown.asked(self._tasks.evaluation(weights, last=True))])
                 self._progress.shown = shown.of(answers)
             else:
@@ -776,7 +757,7 @@ class Federation:
         return self._ended(final, {**self._progress.snapshot(), **learned})
 
     def _ended(self, final: dict[str, Any] | None, learned: Mapping[str, Any], away: bool = False) -> dict[str, Any]:
-        if self._reduced and self._tasks.masks is not None and self._policy.minimum_rows_a_side:
+        if self._reduced and self._policy.minimum_rows_a_side and not self._tasks.blocks.single:
             carried = checkpoint.from_json(learned["state"])
             carried |= {name: reduce(carried[name]) for name, reduce in self._reduced.items()}
             learned = {**learned, "state": checkpoint.to_json(carried)}

@@ -135,13 +135,8 @@ class History:
             }
         )
         self.missing = {}
-        for a in sorted((a for a in answers if not a.members), key=by_organization):
-            values = {name: value for name, value in a.values.items() if _fits_a_table(value)}
-            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **values}
-            if model is not None and (local_model or "weights" in a.arrays):
-                mine = local_model(a) if local_model else a["weights"]
-                row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
-            self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+        single = sorted((a for a in answers if not a.members), key=by_organization)
+        self.nodes += [_of_node(t, a, model, local_model) for a in single]
 
     def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
         """Take the evaluation of a model out of answers, and write it into the row of its round.
@@ -231,6 +226,15 @@ class History:
         self._undescribed = kept["undescribed"]
         self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self.last_evaluated, self._shown = last_evaluated, shown
+
+
+def _of_node(t: int, a: Answer, model: Array | None, local_model: Callable[[Answer], Array] | None) -> dict[str, Any]:
+    values = {name: value for name, value in a.values.items() if _fits_a_table(value)}
+    row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **values}
+    if model is not None and (local_model or "weights" in a.arrays):
+        mine = local_model(a) if local_model else a["weights"]
+        row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
+    return row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down}
 
 
 def _fits_a_table(value: Any) -> bool:

@@ -16,8 +16,8 @@ from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.central.answer import MOST_REASON, Answer, Expected
+from v6_federated.central.calls import Group, parted
 from v6_federated.central.description import Ask, agreed_classes, agreed_levels, describe, same_features
-from v6_federated.central.rounds import Group, parted
 from v6_federated.central.same_nodes import attempts
 from v6_federated.data import pca, pooling, preprocessing
 from v6_federated.data.columns import Features

@@ -15,7 +15,7 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.central import preparation
 from v6_federated.central.answer import Answer
-from v6_federated.central.rounds import Group
+from v6_federated.central.calls import Group
 from v6_federated.data import aggregates, pca, preprocessing, small_cells
 from v6_federated.masks.summands import Part
 from v6_federated.messages import codec

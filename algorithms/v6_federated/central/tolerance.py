@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from v6_federated.messages.common import Common
 
@@ -56,13 +57,17 @@ class Tolerance:
     def _wanted(self) -> float:
         return 1.0 if self.min_responses is None else self.min_responses
 
-    def in_a_study(self) -> "Tolerance":
+    def in_mode(self, aggregation: Any) -> "Tolerance":
         """The same in a study: in some rounds a hospital is down, and each costs its whole block.
+
+        Args:
+            aggregation: the job's mode, or what a node says of it.
 
         Returns:
             The tolerance.
         """
-        return replace(self, min_responses=OF_BLOCKS) if self.min_responses is None else self
+        unsaid = aggregation == "pinned" and self.min_responses is None
+        return replace(self, min_responses=OF_BLOCKS) if unsaid else self
 
     @property
     def look(self) -> float:
