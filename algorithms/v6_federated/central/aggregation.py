@@ -1,7 +1,7 @@
 """What central sees of the nodes' answers: single ones, or sums over blocks of nodes. It is settled before round 1."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.blocks import KINDS, Masked
 from v6_federated.central.calls import Group
 from v6_federated.central.description import describe
+from v6_federated.central.method import Method
 from v6_federated.central.rounds import RoundTasks
 from v6_federated.central.sums_of_rows import SumsOfRows
 from v6_federated.masks.agreement import Entry
@@ -28,31 +29,10 @@ class Aggregation:
         shared: whether a sum was asked for whose noise the nodes of a block share.
     """
 
-    def __init__(
-        self,
-        method: str,
-        settings: Common,
-        tasks: RoundTasks,
-        single: str,
-        plan: Plan | None,
-        check_study: Callable[[Any], None],
-        of_hospitals: Callable[[Any], str],
-    ) -> None:
-        """Begin with nothing settled.
-
-        Args:
-            method: the method's name.
-            settings: the job's settings.
-            tasks: the job's tasks.
-            single: why the method needs single answers; empty if sums suffice.
-            plan: what the job asks of a node in all; None if nodes add no noise.
-            check_study: raises a SafeError for settings that cannot be used in a study.
-            of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
-        """
+    def __init__(self, method: Method, settings: Common, tasks: RoundTasks, plan: Plan | None) -> None:
+        """Begin with nothing settled."""
         self.shared = False
-        self._method, self._common, self._tasks = method, settings, tasks
-        self._single, self._plan, self._check_study = single, plan, check_study
-        self._of_hospitals = of_hospitals
+        self._method, self._common, self._tasks, self._plan = method, settings, tasks, plan
         self._sums: SumsOfRows | None = None  # asks for statistics where no single node's may be seen
 
     @property
@@ -73,13 +53,6 @@ class Aggregation:
     def settle(self, job: Job, answers: Sequence[Answer]) -> Job:
         """Settle what central sees: the strictest that a node requires, or what the researcher asked for.
 
-        Args:
-            job: what central tells the nodes.
-            answers: what the nodes answered to ``describe``.
-
-        Returns:
-            The job with its mode of aggregation. With masks, nodes have confirmed the keys of their blocks.
-
         Raises:
             SafeError: the method, or one of its settings, does not go with the mode.
             CollectResultsError: too few nodes answered.
@@ -92,13 +65,12 @@ class Aggregation:
             return replace(job, aggregation="plain")
         self._tasks.stateful = True  # nodes have made keys
         strict = [k for k, said in modes.items() if said != "plain"]
-        if self._single:
+        if single := self._method.why_single(self._common):
             raise SafeError(
-                f"{self._method} cannot be used with aggregation={mode}, which organizations {strict} require: "
-                f"{self._single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
+                f"{self._method.name} cannot be used with aggregation={mode}, which organizations {strict} require: "
+                f"{single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
             )
-        if mode == "pinned":
-            self._check_study(self._common)
+        self._method.check_mode(self._common, mode)
         job = replace(job, aggregation=mode, hospital_totals="")
         if any(said != mode for said in modes.values()):  # some nodes would be content with less
             raw = any("kinds" in a.values for a in answers)
@@ -113,9 +85,9 @@ class Aggregation:
         silent = [k for k in job.participants if k not in hellos]
         masked, rosters = KINDS[job.aggregation].of(hellos, Policy.of_node().minimum_organizations, silent)
         job = replace(job, hospital_totals=masked.hospital_totals)
-        if job.hides_totals and (reason := self._of_hospitals(self._common)):
+        if job.hides_totals and (reason := self._method.of_hospitals(self._common)):
             raise SafeError(
-                f"{self._method} cannot be used like this in a study that hides totals of single hospitals "
+                f"{self._method.name} cannot be used like this in a study that hides totals of single hospitals "
                 f"(hospital_totals=hidden): {reason}"
             )
         if job.aggregation == "masked" and getattr(self._common, "fraction", 1) < 1:
@@ -161,9 +133,6 @@ class Aggregation:
         """Let blocks that were not whole when the job began take part from this round on, if all their nodes answer.
 
         They are asked after 1, 2, 4, ... rounds: one that is down for good must not hold up every round.
-
-        Args:
-            round_: the round.
         """
         masked, job = self._tasks.blocks, self._tasks.job
         if not isinstance(masked, Masked) or not masked.absent or round_ < 2 or (round_ - 1) & (round_ - 2):
@@ -200,9 +169,6 @@ class Aggregation:
 
     def settle_again(self, raw: bool) -> None:
         """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
-
-        Args:
-            raw: whether preprocessing steps follow.
 
         Raises:
             SafeError: the method, or one of its settings, does not go with the mode.

@@ -209,14 +209,7 @@ class Call:
 
 
 def refusal(text: str) -> CollectResultsError:
-    """Say that answers are missing since nodes have refused the request, and would refuse it again.
-
-    Args:
-        text: why.
-
-    Returns:
-        The error, whose attribute ``refused`` is True.
-    """
+    """Say that answers are missing since nodes have refused the request, and would refuse it again."""
     error = CollectResultsError(text)
     error.refused = True
     return error
@@ -230,37 +223,18 @@ class Unusable(Exception):
     """
 
     def __init__(self, reason: str, refused: bool = False) -> None:
-        """Say why.
-
-        Args:
-            reason: why, without the organization.
-            refused: whether the node refused the call.
-        """
+        """Say why."""
         super().__init__(reason[:MOST_REASON])
         self.refused = refused
 
 
 def by_organization(answer: Answer) -> int:
-    """Return the key by which answers are sorted: the organization's id.
-
-    Args:
-        answer: an answer.
-
-    Returns:
-        The id.
-    """
+    """Return the key by which answers are sorted: the organization's id."""
     return answer.organization_id
 
 
 def usable(result: Any, call: Call) -> Answer:
     """Check what a node has sent.
-
-    Args:
-        result: what it has sent, decoded.
-        call: the call that it answers.
-
-    Returns:
-        The answer.
 
     Raises:
         Unusable: it is not what the call expects.
@@ -296,11 +270,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Say whether a value is a finite number that JSON has, a truth value, or None.
-
-    Args:
-        value: what a node has sent.
-    """
+    """Say whether a value is a finite number that JSON has, a truth value, or None."""
     if type(value) is int:
         return abs(value) < metrics.MOST_ROWS  # larger ones are no numbers of JSON
     return value is None or type(value) is bool or (type(value) is float and math.isfinite(value))

@@ -56,8 +56,6 @@ class Blocks:
         in_a_study: whether operators have settled the blocks. Their nodes send exact counts, of which central rounds,
             or leaves out, what is small over a block, by the limits of the node where it runs.
         lost: why a block is not asked any more in this job, by its first member.
-        absent: first members of blocks that were not whole when the job began. They are among the lost ones, and may
-            take part later, see ``joined``.
         hospital_totals: whether sums may tell totals of single hospitals, by the word of the study; empty without one.
         hospitals_a_person: at how many hospitals the study lets a person have rows; noise grows with it.
     """
@@ -66,7 +64,6 @@ class Blocks:
     single: ClassVar[bool] = True
     in_a_study: ClassVar[bool] = False
     lost: Mapping[int, str] = MappingProxyType({})
-    absent: Sequence[int] = ()
     hospital_totals: str = ""
     hospitals_a_person: int = 1
 
@@ -125,11 +122,6 @@ class Blocks:
     def open(self, question: Question, block: Sequence[int], answers: Sequence[Answer]) -> Answer:
         """Return the answer of a block.
 
-        Args:
-            question: what it was asked.
-            block: its organizations.
-            answers: those of all of them.
-
         Raises:
             CollectResultsError: the nodes have answered different requests, or the sum makes no sense.
                 Or some could not compute their part, which ``refused`` then says.
@@ -178,6 +170,8 @@ class Masked(Blocks):
             noise. With noise, a sum that wraps cannot be asked for again, as its part of the budget is spent.
         colluders: hospitals of a block that its study assumes to work with the server; the others share the noise.
         score_bands: in how many bands the nodes count scores; None if their numbers differ, and no AUC is computed.
+        absent: first members of blocks that were not whole when the job began. They are among the lost ones, and may
+            take part later, see ``joined``.
     """
 
     mode: ClassVar[str] = "masked"
@@ -202,16 +196,10 @@ class Masked(Blocks):
     def of(
         cls, hellos: Mapping[int, Mapping[str, Any]], least: int, silent: Sequence[int] = ()
     ) -> "tuple[Masked, dict[int, list[Any]]]":
-        """Settle the blocks from what nodes said in ``describe``.
+        """Settle the blocks, of ``least`` organizations or more, from what nodes said in ``describe``.
 
-        Args:
-            hellos: ``entry``, ``block``, ``score_bands`` and, in a study, ``hospital_totals`` of each organization that
-                answered.
-            least: organizations that a block must have at the node where central runs.
-            silent: ids of the job's organizations that did not answer. Their blocks are lost.
-
-        Returns:
-            The blocks, and the roster of each whole one by its first member.
+        Blocks of ``silent`` organizations, which did not answer, are lost. It returns the rosters of the others too, by
+        their first members.
 
         Raises:
             CollectResultsError: a hospital of a block takes no part, no block is whole, or nodes have other studies.
@@ -233,20 +221,26 @@ class Masked(Blocks):
                 f"organizations {small[0]} are fewer than {max(least, 2)}, as a sum must be over; let more take part"
             )
         bands = {said["score_bands"] for said in hellos.values()}
-        words = {said.get("hospital_totals") or "" for said in hellos.values()}
-        if len(words) > 1 or not words <= {*cls.words}:
-            raise CollectResultsError(
-                "nodes have accepted studies with another hospital_totals; accept the same study everywhere"
-            )
+        word = cls._word(hellos)
         why = f"organizations {[*silent]} did not answer when the job began, and this block is not whole without them"
         found = cls(
             blocks + parts,
             lost={part[0]: why for part in parts},
             score_bands=bands.pop() if len(bands) == 1 else None,
-            hospital_totals=words.pop(),
+            hospital_totals=word,
             absent=[part[0] for part in parts],
         )
         return found, {block[0]: [entries[k].to_json() for k in block] for block in blocks}
+
+    @classmethod
+    def _word(cls, hellos: Mapping[int, Mapping[str, Any]]) -> str:
+        """What all nodes say of ``hospital_totals``."""
+        words = {said.get("hospital_totals") or "" for said in hellos.values()}
+        if len(words) > 1 or not words <= {*cls.words}:
+            raise CollectResultsError(
+                "nodes have accepted studies with another hospital_totals; accept the same study everywhere"
+            )
+        return words.pop()
 
     @classmethod
     def _dealt(
@@ -304,12 +298,7 @@ class Masked(Blocks):
         return [k for block in self.blocks if block[0] in self.absent for k in block]
 
     def joined(self, found: "Masked", confirmed: Collection[int]) -> None:
-        """Let blocks take part from now on.
-
-        Args:
-            found: the blocks of all organizations that have been waited for, as they are known by now.
-            confirmed: first members of those whose nodes have agreed on keys.
-        """
+        """Let blocks that were absent take part from now on, as far as their nodes have confirmed keys."""
         self.blocks = [block for block in self.blocks if block[0] not in self.absent] + found.blocks
         self.lost = {first: why for first, why in self.lost.items() if first not in self.absent} | found.lost
         self.absent = [first for first in found.lost if first not in confirmed]
@@ -332,14 +321,7 @@ class Masked(Blocks):
             yield Question(group, [block], Share(sums=sums), sums, more)
 
     def request(self, function: str, block: Sequence[int], layout: Layout, exponent: int | None = None) -> Sums:
-        """Return what a call asks for, with the next number.
-
-        Args:
-            function: the partial function.
-            block: the block.
-            layout: what the function declares.
-            exponent: e of sums whose unit follows from other public values than the sums of earlier rounds.
-        """
+        """Return what a call asks for, with the next number; ``exponent`` is e of sums whose unit the caller knows."""
         units = [self._unit(function, block, item, exponent) for item in layout.chosen]
         self.seq += 1
         return Sums.of(layout, self.seq, block[0], self.rows.get(block[0]), units, self.tags.get(block[0]))

@@ -25,15 +25,6 @@ OF_BLOCKS = ("mode", "entry", "block", "score_bands", "hospital_totals")
 def describe(job: Job, raw: bool, ask: Ask, organizations: Sequence[int] | None = None) -> list[Answer]:
     """Have the nodes describe their data.
 
-    Args:
-        job: what central tells the nodes.
-        raw: whether preprocessing steps follow.
-        ask: sends a request to nodes.
-        organizations: ids of those that are asked; None means all that train.
-
-    Returns:
-        Their descriptions.
-
     Raises:
         CollectResultsError: too few nodes answered.
     """

@@ -26,11 +26,11 @@ from v6_federated.central.calls import GLOBAL_MODEL, Group, parted
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
 from v6_federated.central.last_evaluation import LastEvaluation
+from v6_federated.central.method import Method
 from v6_federated.central.progress import Progress
 from v6_federated.central.rounds import RoundTasks
 from v6_federated.central.same_nodes import SameNodes, attempts
 from v6_federated.central.tolerance import Tolerance
-from v6_federated.masks.summands import Declaration
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
@@ -55,36 +55,14 @@ class Federation:
         plan: what the job asks of a node in all; None if nodes add no noise.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        method: str,
-        settings: Any,
-        supervised: bool = True,
-        single_answers: str = "",
-        missing: bool = False,
-        plan: Plan | None = None,
-        check_study: Callable[[Any], None] = lambda settings: None,
-        declared: Callable[[str], Declaration | None] = lambda function: None,
-        of_hospitals: Callable[[Any], str] = lambda settings: "",
-        instead: Callable[[str], str] = lambda function: "",
-        recoverable: bool = False,
-    ) -> None:
+    def __init__(self, client: Any, method: Method, settings: Any, plan: Plan | None = None) -> None:
         """Settle who takes part. Nobody is asked yet.
 
         Args:
             client: vantage6's client.
-            method: the method's name.
+            method: what the method declares.
             settings: the job's settings, checked.
-            supervised: whether the method has labels, and a model to train.
-            single_answers: why the method needs single answers; empty if sums suffice.
-            missing: whether the method's model takes missing values.
             plan: what the job asks of a node in all, if nodes add noise.
-            check_study: raises a SafeError for settings that cannot be used in a study.
-            declared: what a partial function's answer is a sum of; None if it answers alone.
-            of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
-            instead: the same of a partial function.
-            recoverable: whether every round sends the nodes all that the method carries.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -100,8 +78,8 @@ class Federation:
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._client, self._method, self._common, self.plan = client, method, common, plan
-        self._recoverable = recoverable
-        job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised, missing)
+        who = self.organizations, self.evaluators
+        job = preparation.first_job(method.name, common, *who, method.supervised, method.missing)
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
         show = functools.partial(logs.progress, client)
@@ -109,11 +87,11 @@ class Federation:
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         bounds = Bounds(common, self.evaluators)
-        self._tasks = RoundTasks(client, tolerance, bounds, job, self._history, declared, instead)
-        self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan, check_study, of_hospitals)
-        name = f"{vantage6_api.own_prefix()}{method}-{client.organization_id}"
+        self._tasks = RoundTasks(client, tolerance, bounds, job, self._history, method.declared, method.instead)
+        self._aggregation = Aggregation(method, common, self._tasks, plan)
+        name = f"{vantage6_api.own_prefix()}{method.name}-{client.organization_id}"
         kept = Checkpoint(vantage6_api.own_job_folder(), name, durable=vantage6_api.on_a_node(client))
-        self._progress = Progress(method, common, kept, self._tasks, self._history)
+        self._progress = Progress(method.name, common, kept, self._tasks, self._history)
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage6_api.now(client)
         self._model_before: Array | None = None
@@ -408,11 +386,11 @@ class Federation:
                 return
             self._tasks.round = t
             self._started = vantage6_api.now(self._client)
-            if self._recoverable:  # a round needs no more than what it sends
+            if self._method.recoverable:  # a round needs no more than what it sends
                 self._aggregation.let_join(t)
             yield t
             if len(self.history) != t:
-                raise RuntimeError(f"{self._method} must call federation.record once in each round; see round {t}")
+                raise RuntimeError(f"{self._method.name} must call federation.record once in each round; see round {t}")
             self._progress.save(self.features)
 
     @property
@@ -772,7 +750,7 @@ class Federation:
         shown = {name: value for name, value in self._progress.shown.items() if value}
         own_results = {"own_results": hidden} if (hidden := shown.pop("own_results", None)) else {}
         return {
-            "method": self._method,
+            "method": self._method.name,
             "settings": self._progress.settings_used,
             "organizations": self.organizations,
             **learned,

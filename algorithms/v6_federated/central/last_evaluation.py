@@ -25,13 +25,7 @@ class LastEvaluation:
     """The evaluation of one job's last model."""
 
     def __init__(self, job: Job, model: Model, blocks: Blocks) -> None:
-        """Settle what is asked for.
-
-        Args:
-            job: the job.
-            model: its model.
-            blocks: the blocks in which nodes answer.
-        """
+        """Settle what is asked for."""
         self._job, self._blocks = job, blocks
         self._spec = job.data
         self._noisy = job.privacy is not None
@@ -39,14 +33,7 @@ class LastEvaluation:
         self._sizes = self._calibrated, len(self._spec.levels), len(self._spec.classes or ())
 
     def asked(self, group: Group) -> Group:
-        """Add what else is asked for to the calls that evaluate the last model.
-
-        Args:
-            group: the calls.
-
-        Returns:
-            The calls, with a check of what nodes send if these are their own answers.
-        """
+        """Add what else is asked for to the calls that evaluate the last model."""
         if self._noisy:
             return group
         return replace(group, expected=replace(group.expected, validate=self._wrong))

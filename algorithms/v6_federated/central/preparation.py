@@ -35,13 +35,6 @@ Measure = Callable[..., list[Answer]]  # takes job, organizations, number of col
 def parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int]]:
     """Settle who trains and who only evaluates.
 
-    Args:
-        common: the job's settings.
-        present: ids of the organizations in the collaboration.
-
-    Returns:
-        The ids of each, ascending.
-
     Raises:
         SafeError: the settings name organizations that cannot take part.
     """

@@ -143,15 +143,6 @@ class RoundTasks:
     ) -> list[Answer]:
         """Send calls, wait, and check that enough answers came.
 
-        Args:
-            groups: what is sent to which organizations.
-            evaluations: evaluations by other organizations, on which the round does not depend. Without ``groups``,
-                their own answers are counted.
-            quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are counted.
-
-        Returns:
-            The answers, by ascending id.
-
         Raises:
             CollectResultsError: too few answers came; it names each organization without one, and why.
                 Its attribute ``refused`` is True if some have refused.
@@ -203,14 +194,6 @@ class RoundTasks:
 
         If fewer than ``needed`` would be left, those that failed recently are asked after all; if these are not
         enough, so are those whose node is offline, which are then awaited until ``offline_timeout``.
-
-        Args:
-            organizations: the organizations to choose from.
-            needed: number of answers that the round needs.
-            blocks: the blocks in which they answer.
-
-        Returns:
-            Why each of them is not asked.
         """
         if self._tolerance.strict:
             return {}
@@ -368,20 +351,12 @@ class RoundTasks:
     # ---- asynchronous methods: one call at a time to each node
 
     def launch(self, group: Group, round_: int) -> None:
-        """Send a call and do not wait for its answer.
-
-        Args:
-            group: the call, to one organization.
-            round_: the round that its node is told.
-        """
+        """Send a call to one organization, with a round of its own, and do not wait for its answer."""
         self._sent(group)
         self._pending.launch(self._calls_of(group, round_)[0])
 
     def next_answer(self) -> Answer | None:
         """Wait for the next answer.
-
-        Returns:
-            The answer; None if an organization has failed, which is then not asked any more in this round.
 
         Raises:
             CollectResultsError: fewer organizations are left than the job needs.
@@ -462,14 +437,9 @@ class RoundTasks:
     # ---- what a call says, and what its answer must be
 
     def evaluation(self, weights: Array, last: bool = False) -> Group:
-        """Return the calls that evaluate a model.
+        """Return the calls that evaluate a model: evaluators, on all their rows, or else all nodes, on rows held out.
 
-        Args:
-            weights: the model (d,).
-            last: whether it is the job's last model, of which more is asked, see ``questions.evaluate``.
-
-        Returns:
-            Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.
+        Of a job's last model more is asked, see ``questions.evaluate``.
         """
         expected, arrays, settings = self.expected(), {GLOBAL_MODEL: weights}, {"last": True} if last else {}
         if last and self.job.privacy is None:
@@ -493,19 +463,7 @@ class RoundTasks:
         validate: Callable[[Answer], str | None] | None = None,
         measures: Measures = MappingProxyType({}),
     ) -> Expected:
-        """Describe what the answers to a call must hold.
-
-        Args:
-            returns: names of arrays as long as the model, or shapes by name.
-            optional: names of arrays as long as the model that may be missing.
-            numbers: names of values that must be numbers from 0.
-            values: names of further values that may be there.
-            validate: says what else is wrong with an answer, or None.
-            measures: what of an answer is compared with the other nodes' answers.
-
-        Returns:
-            The description.
-        """
+        """Describe what the answers to a call must hold; arrays without a shape are as long as the model."""
         shapes: dict[str, Shape] = {name: (self.size,) for name in [*returns, *optional]}
         if isinstance(returns, Mapping):
             shapes |= returns
@@ -556,22 +514,11 @@ class RoundTasks:
     # ---- bytes
 
     def count_preparation(self, answers: Sequence[Answer]) -> None:
-        """Count bytes as those of the preparation, in round 0 with requests that brought no answer.
-
-        Args:
-            answers: the answers.
-        """
+        """Count bytes as those of the preparation, in round 0 with requests that brought no answer."""
         self._history.count_preparation(answers, self.unanswered() if self.round == 0 else 0)
 
     def unanswered(self, evaluations: bool = False) -> int:
-        """Take the number of bytes that brought no usable answer since it was last taken.
-
-        Args:
-            evaluations: whether to take those of evaluations or those of other calls.
-
-        Returns:
-            The number of bytes.
-        """
+        """Take the number of bytes that brought no usable answer since it was last taken."""
         unanswered = self._dispatcher.unanswered
         return sum(unanswered.pop(name) for name in [*unanswered] if (name == "evaluate") == evaluations)
 
@@ -596,11 +543,7 @@ class RoundTasks:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Restore what nodes keep and which have failed.
-
-        Args:
-            kept: a snapshot. Its round is read by others.
-        """
+        """Restore what nodes keep and which have failed."""
         self.blocks = restored(kept["blocks"], again=kept["weights"] is None)
         said = {"aggregation": kept["aggregation"], "hospital_totals": self.blocks.hospital_totals}
         self.job = replace(self.job, key=kept["key"], **said)
@@ -611,19 +554,11 @@ class RoundTasks:
         self._bounds.restore(kept["bounds"])
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
-        """Restore how many rows each node has.
-
-        Args:
-            per_node: a row for each node and round of the earlier job that is resumed.
-        """
+        """Restore how many rows each node has."""
         self._bounds.restore_rows(per_node)
 
     def take_over(self, pending: Sequence[Sequence[Any]]) -> None:
-        """Wait again for calls that were pending at a snapshot: the server has kept their answers.
-
-        Args:
-            pending: the calls in the snapshot. The model's size must be known.
-        """
+        """Wait again for calls that were pending at a snapshot: the server has kept their answers."""
         deadline = self._tolerance.round_timeout
         until = math.inf if deadline is None else vantage6_api.now(self._client) + deadline
         for task, function, organization, round_, size, values in pending:
