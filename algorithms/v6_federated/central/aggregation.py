@@ -46,7 +46,10 @@ class Aggregation:
 
     def ask_in_preparation(self, group: Group) -> list[Answer]:
         """Send a request to nodes whose bytes belong to no round."""
-        answers = self.ask(group)
+        return self._prepared([group], len(self._tasks.job.participants))
+
+    def _prepared(self, groups: Sequence[Group], quorum_of: int) -> list[Answer]:
+        answers = self._tasks.ask(groups, quorum_of=quorum_of)
         self._tasks.count_preparation(answers)
         return answers
 
@@ -120,8 +123,7 @@ class Aggregation:
             Group("confirm", masked.block_of(first), job, {"roster": roster}, expected=expected)
             for first, roster in rosters.items()
         ]
-        confirmed = self._tasks.ask(groups, quorum_of=quorum_of)
-        self._tasks.count_preparation(confirmed)
+        confirmed = self._prepared(groups, quorum_of)
         for a in confirmed:
             own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
             masked.tags.setdefault(masked.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
@@ -138,7 +140,7 @@ class Aggregation:
         if not isinstance(masked, Masked) or not masked.absent or round_ < 2 or (round_ - 1) & (round_ - 2):
             return
         who = masked.waiting
-        described = describe(job, bool(job.data.preprocess), self._ask_absent, who)
+        described = describe(job, bool(job.data.preprocess), lambda group: self._prepared([group], 0), who)
         hellos = {a.organization_id: a.values for a in described if a.values.get("mode") == masked.mode}
         try:
             least = Policy.of_node().minimum_organizations
@@ -148,12 +150,6 @@ class Aggregation:
         if found.hospital_totals == masked.hospital_totals:
             self._confirmed(job, found, hellos, rosters, 0)
             masked.joined(found, [first for first in rosters if first not in found.absent])
-
-    def _ask_absent(self, group: Group) -> list[Answer]:
-        """Send a request to nodes that need not answer."""
-        answers = self._tasks.ask([group], quorum_of=0)
-        self._tasks.count_preparation(answers)
-        return answers
 
     def _sums_of_rows(self, answers: Sequence[Answer]) -> SumsOfRows:
         """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""

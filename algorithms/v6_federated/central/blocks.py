@@ -266,10 +266,9 @@ class Masked(Blocks):
 
     def number(self, organizations: Collection[int], quorum_of: int | None) -> int:
         """See ``Blocks``."""
-        if not quorum_of:
-            return len(self.whole(organizations)) if quorum_of is None else 0
         everyone = {k for block in self.blocks for k in block}
-        return len(self.blocks if quorum_of == len(everyone) else self.whole(organizations))
+        found = self.blocks if quorum_of == len(everyone) else self.whole(organizations)
+        return 0 if quorum_of == 0 else len(found)
 
     def uncounted(self, organizations: Collection[int]) -> list[int]:
         """See ``Blocks``."""

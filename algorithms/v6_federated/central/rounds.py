@@ -69,16 +69,6 @@ class Request:
         self.function = self.groups[0].function if self.groups else "evaluate"
 
     @property
-    def all_groups(self) -> list[Group]:
-        """Evaluations first: the test set of a benchmark takes longest."""
-        return [*self.evaluations, *self.groups]
-
-    @property
-    def counted_answers(self) -> list[Answer]:
-        """The answers that the round needs."""
-        return [a for a in self.answers if a.organization_id in self.counted]
-
-    @property
     def unasked(self) -> set[int]:
         """The organizations that get no call."""
         return {*self.missing, *self.failed}
@@ -217,7 +207,8 @@ class RoundTasks:
 
     def _send(self, request: Request) -> None:
         """Send the calls and wait until each has an answer or has failed for good."""
-        request.questions = [q for group in request.all_groups for q in self._questions(group)]
+        groups = [*request.evaluations, *request.groups]  # evaluations first: the test set of a benchmark takes longest
+        request.questions = [q for group in groups for q in self._questions(group)]
         calls = [c for question in request.questions for c in self._calls(question)]
         request.sent = {k: self._sent(group) for group in request.groups for k in group.organizations}
         unasked = request.unasked
@@ -307,7 +298,8 @@ class RoundTasks:
         wanted = {*request.wanted}
         self._history.missing |= {k: error for k, error in missing.items() if k in wanted}
         self._history.unevaluated |= {k: error for k, error in missing.items() if k not in wanted}
-        came, needed = request.counted_answers, request.needed(self._tolerance)
+        came = [a for a in request.answers if a.organization_id in request.counted]
+        needed = request.needed(self._tolerance)
         if (self._tolerance.strict and missing) or len(came) < needed:
             refused = any(error.refused for error in missing.values())
             alike = not came and all(error.refused for error in missing.values())  # how many are needed changes nothing
