@@ -114,12 +114,13 @@ test-rules: $(STAMP)  ## deletes each refusal and each threshold of what runs at
 coverage: $(STAMP)  ## the tests, and which lines they run; takes twice as long
 	$(PYTEST) --cov
 
-test-long: $(STAMP)  ## what takes long: tests marked so, 1000 federations, 200 schedules of faults a method, 3000 messages, 20,000 pairs of files
+test-long: $(STAMP)  ## what takes long: tests marked so, 1000 federations, 200 schedules of faults a method, 3000 messages, 20,000 pairs of files, 10^8 roundings
 	$(PYTEST) -m long
 	COVERAGE_FEDERATIONS=1000 $(PYTEST) tests/workbench/reporting/test_intervals.py
 	FAULT_SCHEDULES=200 $(PYTEST) tests/methods -k faults
 	MUTATED_PAYLOADS=3000 $(PYTEST) tests/messages/test_mutated_payloads.py
 	FILE_PAIRS=20000 $(PYTEST) tests/privacy/test_pairs_of_files.py
+	ENCODER_DRAWS=100000000 $(PYTEST) tests/privacy/secagg/test_secagg_encoding.py -k moment
 
 FOUND = $(BIN)/python -c "import numpy; print(*numpy.show_config(mode='dicts')['SIMD Extensions']['found'], sep='\n')"
 test-processors: $(STAMP)  ## the tests as if this processor were older: without AVX, and with AVX2 at most; takes twice as long

@@ -16,7 +16,7 @@ from sklearn import datasets
 
 from benchmarks import tables
 from v6_federated import models
-from v6_federated.data import aggregates, pca, small_cells
+from v6_federated.data import pca, small_cells, statistics
 from v6_federated.data.columns import Features
 from v6_federated.data.preprocessing import Levelling
 from v6_federated.data.source import Rows
@@ -202,7 +202,7 @@ def medians(table: Table, runs: int) -> tuple[float, float]:
     rng = np.random.default_rng(2026)
     found = []
     for _ in range(runs):
-        at = aggregates.edges(-3.0, 3.0)
+        at = statistics.edges(-3.0, 3.0)
         x = (table.numbers[:, 0] - table.numbers[:, 0].mean()) / table.numbers[:, 0].std() + rng.normal(
             0, 0.01, len(table.numbers)
         )

@@ -24,7 +24,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
-from v6_federated.messages import codec
+from v6_federated.base.text import DIVERGED
 from v6_workbench.reporting.summary import summary, to_target
 from v6_workbench.simulation.datasets import Dataset
 from v6_workbench.simulation.experiments import Experiment, OnRound
@@ -320,7 +320,7 @@ def kept_as(
 def _check_ended(document: str, result: Mapping[str, Any]) -> None:
     """Raise SafeError for a run that has ended because of this machine, not because of the method."""
     stopped = result.get("stopped", "")
-    if stopped and codec.DIVERGED not in stopped:
+    if stopped and DIVERGED not in stopped:
         raise SafeError(f"{document}: a run ended after round {len(result['history'])}: {stopped}")
 
 

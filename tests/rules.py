@@ -170,8 +170,8 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{folder}/algorithms:{folder}/tests", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def recorded(rules: dict[str, list[Rule]], workers: int, tests: list[str]) -> dict[str, dict[str, float]]:
-    """The tests that saw each rule true or false, and the seconds that each takes."""
+def recorded(rules: dict[str, list[Rule]], workers: int, tests: list[str], log: Path) -> dict[str, dict[str, float]]:
+    """The tests that saw each rule true or false, and the seconds that each takes; what pytest says goes to ``log``."""
     with tempfile.TemporaryDirectory() as place:
         folder, records = Path(place, "copy"), Path(place, "records")
         folder.mkdir(), records.mkdir()
@@ -181,17 +181,14 @@ def recorded(rules: dict[str, list[Rule]], workers: int, tests: list[str]) -> di
             file.write_bytes(changed(file.read_bytes(), those, "__rules__.seen(NAME, "))
         command = [sys.executable, "-m", "pytest", "-n", str(workers), "--dist", "loadgroup", "-p", "no:cacheprovider"]
         command += ["--ignore=tests/network", "--durations=0", "--durations-min=0.05", *tests]
-        run = subprocess.run(
-            command,
-            cwd=folder,
-            env=os.environ | environment(folder) | {RECORD: str(records)},
-            capture_output=True,
-            text=True,
-        )
-        print("\n".join(run.stdout.splitlines()[-15:]), file=sys.stderr)
-        failed = {*re.findall(r"^(?:FAILED|ERROR) (tests/.*?)(?:@/.*)?(?: - .*)?$", run.stdout, re.M)}
+        with log.open("w") as file:
+            own = os.environ | environment(folder) | {RECORD: str(records)}
+            subprocess.run(command, cwd=folder, env=own, stdout=file, stderr=subprocess.STDOUT, check=False)
+        said = log.read_text()
+        print("\n".join(said.splitlines()[-15:]), file=sys.stderr)
+        failed = {*re.findall(r"^(?:FAILED|ERROR) (tests/.*?)(?:@/.*)?(?: - .*)?$", said, re.M)}
         seconds: dict[str, float] = defaultdict(float)
-        for took, test in re.findall(r"^([\d.]+)s (?:call|setup|teardown) +(tests/.*?)(?:@/.*)?$", run.stdout, re.M):
+        for took, test in re.findall(r"^([\d.]+)s (?:call|setup|teardown) +(tests/.*?)(?:@/.*)?$", said, re.M):
             seconds[test] += float(took)
         found: dict[str, dict[str, float]] = defaultdict(dict)
         for file in records.iterdir():
@@ -270,7 +267,7 @@ def main() -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     kept = asked.out / "seen.json"
     if not kept.exists():
-        kept.write_text(json.dumps(recorded(rules, asked.workers, asked.tests)))
+        kept.write_text(json.dumps(recorded(rules, asked.workers, asked.tests, asked.out / "tests.txt")))
     tests = json.loads(kept.read_text())
     done = asked.out / "deleted.jsonl"
     already = {tuple(json.loads(line)[:2]) for line in done.read_text().splitlines()} if done.exists() else set()

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from v6_fedavg.clients import Clients
+from v6_fedavg.robust import Aggregate
 from v6_federated import Answer, Answers, Federation, LocalSGD, Node, Number, Record, Role, SafeError, Vector, codec
 
 CompressionName = Annotated[
@@ -69,37 +71,35 @@ def compressed(node: Node, u: Vector, how: Compression, known: dict[str, int]) -
     return sent, lost
 
 
-def moved(
-    federation: Federation, S_t: Sequence[int], s: Any, local: LocalSGD, how: Compression, t: int
-) -> tuple[np.ndarray, Answers]:
-    """Ask for compressed updates, and move the model by their mean.
+class Compressed(Clients):
+    """Nodes that send the change of the model in fewer bytes."""
 
-    Args:
-        federation: the nodes.
-        S_t: ids of those that take part in the round.
-        s: the job's state: w (d,) and, for "topk", in which round each node has kept what it had left out.
-        local: local training.
-        how: the form of the updates.
-        t: the round.
+    def __init__(self, federation: Federation, aggregate: Aggregate, how: Compression) -> None:
+        """Ask for compressed updates.
 
-    Returns:
-        w_t + sum over S_t of n_k / m_t (w_k - w_t) (d,), and the answers.
-    """
-    keeps = how.compression == "topk"
-    own = {"compression": how, "known": s.known if keeps else {}, "values": ["state_lost"]}
-    answers = federation.ask("compressed_update", S_t, weights=s.w, local=local, **own)
-    if keeps:
-        s.known |= dict.fromkeys(answers.keys(), t)
-    return s.w + answers.weighted_mean("update"), answers
+        Args:
+            federation: the nodes.
+            aggregate: the mean.
+            how: the form of the updates.
+        """
+        super().__init__(federation, aggregate)
+        self.how = how
+        if how.compression == "topk":  # the round in which a node kept what it had left out
+            self.carried = {"known": dict[str, int]()}
 
+    def update(self, S_t: Sequence[int], s: Any, local: LocalSGD, t: int) -> Answers:
+        """Ask for w_k - w_t."""
+        keeps = bool(self.carried)
+        own = {"compression": self.how, "known": s.known if keeps else {}, "values": ["state_lost"]}
+        answers = self.federation.ask("compressed_update", S_t, weights=s.w, local=local, **own)
+        if keeps:
+            s.known |= dict.fromkeys(answers.keys(), t)
+        return answers
 
-def trained(w_t: np.ndarray) -> Callable[[Answer], np.ndarray]:
-    """Return a function that finds a node's own model in its answer.
+    def combined(self, answers: Answers, s: Any) -> np.ndarray:
+        """Return w_t + sum over S_t of n_k / m_t (w_k - w_t) (d,)."""
+        return s.w + answers.weighted_mean("update")
 
-    Args:
-        w_t: the model (d,) that the nodes were sent.
-
-    Returns:
-        The function: w_t and the update that the node has sent (d,).
-    """
-    return lambda answer: w_t + answer["update"]
+    def own_model(self, w_t: np.ndarray) -> Callable[[Answer], np.ndarray]:
+        """Return a function that adds a node's update to w_t (d,)."""
+        return lambda answer: w_t + answer["update"]

@@ -1,10 +1,13 @@
 """A model of each hospital's own, which never leaves it: fine-tuned after training, or Ditto's."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from v6_federated import Epochs, LocalSGD, Node, Number, Record, Role, Vector
+from v6_fedavg.clients import Clients
+from v6_fedavg.robust import Aggregate
+from v6_federated import Answers, Epochs, Federation, LocalSGD, Node, Number, Record, Role, Vector
 
 PersonalizeName = Annotated[
     Literal["none", "finetune", "ditto"],
@@ -36,6 +39,49 @@ class Personal(Record):
     personalize: PersonalizeName = "none"
     personal_epochs: Epochs = 1
     personal_mu: PersonalMu = 0.1
+
+    def carried(self) -> dict[str, Any]:
+        """Name what the server carries for it: with it, a job cannot go on from what nodes were sent."""
+        return {} if self.personalize == "none" else {"own_models": self.personalize}
+
+    def evaluated(self, federation: Federation, s: Any, local: LocalSGD) -> dict[str, Any]:
+        """Have the nodes evaluate their own models.
+
+        Args:
+            federation: the nodes.
+            s: the job's state, with the last model w (d,).
+            local: local training, as it was in round 1.
+
+        Returns:
+            Their evaluation, for the result; nothing if they have none.
+        """
+        if self.personalize == "none":
+            return {}
+        told = {"known": s.known} if self.personalize == "ditto" else {"known": {}, "local": local}
+        return {"personal": federation.evaluate_own_models("evaluate_own", s.w, personal=self, **told)}
+
+
+class Ditto(Clients):
+    """Nodes that train a model of their own beside the global one."""
+
+    def __init__(self, federation: Federation, aggregate: Aggregate, personal: Personal) -> None:
+        """Begin without own models.
+
+        Args:
+            federation: the nodes.
+            aggregate: how their models are combined.
+            personal: lambda.
+        """
+        super().__init__(federation, aggregate)
+        self.personal = personal
+        self.carried = {"known": dict[str, int]()}  # the round in which a node kept its own model
+
+    def update(self, S_t: Sequence[int], s: Any, local: LocalSGD, t: int) -> Answers:
+        """Ask for w_k <- ClientUpdate(k, w_t), and a round of v_k."""
+        own = {"personal": self.personal, "known": s.known, "values": ["state_lost"]}
+        answers = self.federation.ask("ditto_update", S_t, weights=s.w, local=local, **own)
+        s.known |= dict.fromkeys(answers.keys(), t)
+        return answers
 
 
 def train_ditto(node: Node, w_t: Vector, local: LocalSGD, personal: Personal, known: dict[str, int]) -> bool:

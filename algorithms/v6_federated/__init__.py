@@ -17,7 +17,7 @@ from v6_federated.central.federation import Federation
 from v6_federated.central.method import Result
 from v6_federated.central.noise_plan import training_plan
 from v6_federated.central.server import central
-from v6_federated.data import affine, inference, pca, pooling, times
+from v6_federated.data import affine, inference, pca, statistics, times
 from v6_federated.data.columns import check_scale
 from v6_federated.data.source import Rows
 from v6_federated.gate.call import partial
@@ -125,7 +125,7 @@ __all__ = [
     "one_step",
     "partial",
     "pca",
-    "pooling",
+    "statistics",
     "times",
     "training_plan",
 ]

@@ -19,7 +19,7 @@ from v6_federated import (
     central,
     changed,
     codec,
-    pooling,
+    statistics,
 )
 from v6_gbdt import bins
 from v6_gbdt.early_stopping import best_round, check_early_stopping
@@ -229,7 +229,7 @@ def agree_on_edges(federation: Federation, max_bin: int) -> dict[str, np.ndarray
     columns = [*federation.features]
     answers = federation.statistic("present", columns=columns)
     federation.count_preparation(answers)
-    n, mean, deviation = pooling.pooled_present(columns, answers.parts())
+    n, mean, deviation = statistics.Present.pool(answers.parts(), columns)
     low, high = ((mean + s * bins.SPREAD * deviation).astype(np.float32) for s in (-1, 1))
     at = bins.boundaries(low, high, max_bin)
     answers = federation.ask(

@@ -72,12 +72,13 @@ def newton(
         node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
         node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
     adding, beta = node.adding, None
-    D = np.column_stack([X, np.ones(n)]) if adding is exact.FLOATS else np.vstack([X.T, np.ones(n)]).T
+    D = np.ones((n, p), order="C" if adding is exact.FLOATS else "F")
+    D[:, :-1] = X
     if weights is not None and center is not None and scale is not None:
         if not (scale > 0).all() or center[-1]:
             raise SafeError("center and scale are not those of columns and an intercept; send them as central does")
         check_scale(center, scale)
-        D = D - center
+        D -= center
         D /= scale
         D = node.as_used(D)
         beta = weights * scale
@@ -86,11 +87,11 @@ def newton(
     found = newton_sums(model, D, y, w, offset, beta, adding)
     alone = newton_sums(model, np.ones((n, 1)), y, w, offset, None if null is None else np.array([null]), adding)
     measures: dict[str, Any] = dict.fromkeys(MEASURES, 0.0)
-    hessian, gradient = adding.quadratic(D[:0], y[:0], y[:0])
     if (found is None or alone is None) and node.pinned:
         raise SafeError(IMPOSSIBLE)
     if found is None or alone is None:
         measures["impossible"] = 1.0
+        hessian, gradient = adding.quadratic(D[:0], y[:0], y[:0])
     else:
         with node.later():
             for carried in found["carried"]:

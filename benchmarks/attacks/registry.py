@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import tables
-from benchmarks.attacks import analyses, masks, numbers, people, single_numbers, thresholds, training
+from benchmarks.attacks import analyses, masks, numbers, people, single_numbers, thresholds, totals, training
 from benchmarks.attacks.researcher import NotASum, Outcome, Refused, Researcher, hospitals
 
 PRIVATE = ("private 8", "private 1")  # the epsilon of the budget
@@ -506,6 +506,68 @@ ATTACKS = (
         why="With plain answers a node says that it refuses. Under masks it adds noise, and that some node did shows, "
         "once a job. So the researcher begins a job for each question, and learns the largest value of the block, but "
         "not whose it is.",
+    ),
+    Attack(
+        "a large model, by one step",
+        "One step of FedSGD from an intercept of 16. In float32, the model moves by its last place or not at all, by "
+        "each hospital's own gradient: 40 requests for numbers of rows and of patients of each of four.",
+        totals.large_model,
+        pinned="a change is carried apart from the model, and added up exactly",
+        columns=("pinned",),
+    ),
+    Attack(
+        "a large model, by ordinary jobs",
+        "The same by SCAFFOLD and `resume`: central and server are honest, the result that jobs go on from is forged.",
+        totals.resumed_scaffold,
+        pinned="a change is carried apart from the model",
+        columns=("pinned",),
+    ),
+    Attack(
+        "a far center",
+        "Sums of a column about 2^52, which rounds each hospital's mean. A step moves the column until it is rounded "
+        "to the next number.",
+        totals.far_center,
+        pinned="sums about a center are exact",
+        columns=("pinned",),
+    ),
+    Attack(
+        "a tiny scale",
+        "Covariances of a column that is divided by t 2^1022: processors take the rows below t as 0, behind all limits "
+        "on columns. What is left is the row with the largest value.",
+        totals.tiny_scale,
+        stops="no column may be divided or multiplied by more than 2^100, in every profile",
+        columns=("careful", "trusting", "masked", "pinned", *PRIVATE),
+    ),
+    Attack(
+        "what one hospital has kept",
+        "SCAFFOLD. The target alone is asked first, and keeps its gradient; then all are with a rate of 0, so that all "
+        "keep something under one request; then for the sum that holds it.",
+        totals.kept_state,
+        pinned="masks follow from all requests that have led to what is kept",
+        columns=("pinned",),
+    ),
+    Attack(
+        "the rounding of n_k / N",
+        "Means by rows of changes that are known and large, over a number of rows of central's choosing: which of all "
+        "ways to deal the rows over four hospitals rounds like that?",
+        totals.shares_of_rows,
+        pinned="nodes multiply by their rows and powers of two, which rounds nothing",
+        columns=("pinned",),
+    ),
+    Attack(
+        "losses that are too large",
+        "All rows have a loss of 2^260 over a number. Does a hospital with more rows fail? A job for each number.",
+        totals.losses_that_fail,
+        pinned="no node of a study fails by the size of its sum",
+        columns=("pinned",),
+    ),
+    Attack(
+        "shares of held-out rows",
+        "Two jobs hold out shares that differ in the seventh digit: by ten rows of the one hospital of a certain size.",
+        totals.shares_held_out,
+        pinned="a hospital holds out the share of its first job in all jobs of a study, to the last digit",
+        rows=317,  # the target has one row more than the others
+        columns=("pinned",),
     ),
     Attack(
         "description of one hospital",

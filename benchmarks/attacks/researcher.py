@@ -327,6 +327,7 @@ class Researcher:
         tags: Mapping[str, Any] | None = None,
         to: Sequence[int] | None = None,
         e: int = FIRST,
+        precision: str = "float64",
         **settings: Any,
     ) -> tuple[Sums, dict[int, Any]]:
         """Ask the members of a job for a sum.
@@ -342,6 +343,7 @@ class Researcher:
             tags: confirmations of keys; None: those that nodes have sent.
             to: which members; None: all.
             e: of the unit of means.
+            precision: in which arrays are sent.
             **settings: arguments of the function.
 
         Returns:
@@ -354,7 +356,7 @@ class Researcher:
         sums = transport.question(package, function, agreed, whole, settings, arrays or {}, seq, e, tags)
         kwargs: dict[str, Any] = {"job": whole, "round": round_, "sums": sums.to_json(), **settings}
         if arrays:
-            kwargs["arrays"] = codec.encode(arrays, "float64")
+            kwargs["arrays"] = codec.encode(arrays, precision)
         return sums, self.send(package, function, agreed.members if to is None else to, **kwargs)
 
     def _sum(

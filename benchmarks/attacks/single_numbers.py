@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.attacks.isolation import LONG, STEEP, Sum, grid, isolate, standardize
 from benchmarks.attacks.researcher import TOLERANCE, Outcome, Refused, Researcher
-from v6_federated.data.aggregates import edges
+from v6_federated.data.statistics import edges
 from v6_federated.messages import codec
 from v6_federated.models import metrics
 

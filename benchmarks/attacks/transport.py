@@ -120,6 +120,12 @@ class Agreed:
         Returns:
             How many nodes the sum is over (nonsense if masks are left), whether some could not compute, and the sums.
         """
+        nodes, failed, found, wrapped = decoded(sums, *self.added(sums, answers))
+        self.wrapped = bool(wrapped)
+        return nodes, failed, found
+
+    def added(self, sums: Sums, answers: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, np.ndarray], bytes]:
+        """The same before the words are read: the sums of words of 32 and of 64 bits, and the transcript."""
         T = b""
         words = dict[int, np.ndarray]()
         for bits in (32, 64):
@@ -135,9 +141,7 @@ class Agreed:
                     else:
                         total += m
             words[bits] = total
-        nodes, failed, found, wrapped = decoded(sums, words, T)
-        self.wrapped = bool(wrapped)
-        return nodes, failed, found
+        return words, T
 
 
 def agree(

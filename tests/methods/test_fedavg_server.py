@@ -6,7 +6,7 @@ from by_hand import average, check, step
 from helpers import table, train
 from scipy import optimize, stats
 
-from v6_fedavg.combining import geometric_median
+from v6_fedavg.robust import geometric_median
 from v6_federated import CollectResultsError, UserInputError, codec
 from v6_federated.base.randomness import generator
 from v6_workbench import registry

@@ -20,6 +20,7 @@ from v6_workbench.simulation import studies
 
 ROOT = Path(__file__).parents[2]
 NEVER = (  # bring nothing under any profile
+    "tiny_scale",
     "rare_flag_weights",
     "rare_subgroup",
     "rare_word_statistics",

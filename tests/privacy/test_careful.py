@@ -1,6 +1,7 @@
 """The limits of the profile ``careful``: what they allow, what they refuse, and the attack that each stops."""
 
 import json
+from types import SimpleNamespace
 
 import helpers
 import numpy as np
@@ -10,7 +11,7 @@ from helpers import OPEN, crafted, hospital, refused, table, train
 from vantage6.algorithm.tools.exceptions import CollectResultsError
 
 from v6_federated import models
-from v6_federated.data import aggregates, pca, preprocessing
+from v6_federated.data import pca, preprocessing, statistics
 from v6_federated.data.columns import Features
 from v6_federated.data.source import Source
 from v6_federated.messages import codec
@@ -230,19 +231,27 @@ def moments_of(d):
     return {"mean": np.zeros(d), "scale": np.ones(d)}
 
 
+def of_rows(name, features, policy, check_time=lambda: None, **asked):
+    """A node's own answer about rows, as ``statistics.OwnRows`` has them."""
+    rows = SimpleNamespace(
+        features=features, as_read=features, policy=policy, pinned=False, check_time=check_time, job=None
+    )
+    return statistics.read(name, asked, asked).of_rows(rows)
+
+
 @pytest.mark.parametrize("name", ["covariance", "product"])
 def test_a_covariance_needs_rows_for_each_column(name):
     policy = Policy.of("careful")
     rng = np.random.default_rng(0)
     for n, fine in ((20, True), (19, False)):
         features = Features([str(i) for i in range(10)], rng.normal(size=(n, 10)), {})
-        arrays = {**moments_of(10), "block": np.ones((10, 1))}
+        asked = {**moments_of(10), "draw": 1}
         if fine:
-            aggregates.statistic(name, features, policy, [], False, arrays)
+            of_rows(name, features, policy, **asked)
         else:
             with pytest.raises(PrivacyThresholdViolation, match="V6_FEDERATED_MINIMUM_ROWS_A_COLUMN"):
-                aggregates.statistic(name, features, policy, [], False, arrays)
-        aggregates.statistic(name, features, Policy.of("trusting"), [], False, arrays)
+                of_rows(name, features, policy, **asked)
+        of_rows(name, features, Policy.of("trusting"), **asked)
 
 
 @pytest.mark.parametrize("name", models.SIZES)
@@ -283,15 +292,15 @@ def test_statistics_of_too_many_numbers_are_refused():
     policy = Policy.of("careful", minimum_rows_a_column=0)
     wide = Features([str(i) for i in range(2000)], np.zeros((20, 2000)), {})
     most = [str(i) for i in range(2000)]
-    ends = {"lower": np.zeros(2000), "upper": np.ones(2000)}
+    ends = {"columns": most, "lower": np.zeros(2000), "upper": np.ones(2000)}
     with pytest.raises(PrivacyThresholdViolation, match="the covariance of 2000 columns has 2001000 numbers"):
-        aggregates.statistic("covariance", wide, policy, [], False, moments_of(2000))
+        of_rows("covariance", wide, policy, **moments_of(2000))
     with pytest.raises(PrivacyThresholdViolation, match="the product with the block has 2002000 numbers"):
-        aggregates.statistic("product", wide, policy, [], False, {**moments_of(2000), "block": np.zeros((2000, 1001))})
-    few = Policy.of("careful", maximum_parameters=2000 * aggregates.EDGES - 1)
+        of_rows("product", wide, policy, **moments_of(2000), block=codec.encode({"Q": np.zeros((2000, 1001))}))
+    few = Policy.of("careful", maximum_parameters=2000 * statistics.EDGES - 1)
     with pytest.raises(PrivacyThresholdViolation, match="the histogram of 2000 columns"):
-        aggregates.statistic("below", wide, few, most, False, ends)
-    aggregates.statistic("below", wide, policy, most, False, ends)
+        of_rows("below", wide, few, **ends)
+    of_rows("below", wide, policy, **ends)
 
 
 @pytest.mark.parametrize(
@@ -329,9 +338,9 @@ def test_statistics_look_at_the_time(name):
         raise TimeoutError
 
     features = Features(["a"], np.zeros((20, 1)), {})
-    arrays = {**moments_of(1), "block": np.ones((1, 1)), "lower": np.zeros(1), "upper": np.ones(1)}
+    asked = {**moments_of(1), "draw": 1, "columns": ["a"], "lower": np.zeros(1), "upper": np.ones(1)}
     with pytest.raises(TimeoutError):
-        aggregates.statistic(name, features, Policy.of("careful"), ["a"], False, arrays, late)
+        of_rows(name, features, Policy.of("careful"), late, **asked)
 
 
 # ---- minibatches, their order, and samples

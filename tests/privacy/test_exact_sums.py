@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from v6_federated.data import aggregates, pca
+from v6_federated.data import pca, statistics
 from v6_federated.masks import encoding, exact
 from v6_federated.masks.encoding import Term
 
@@ -33,7 +33,7 @@ def test_sums_about_any_center_do_not_depend_on_how_rows_are_dealt(x, dealt, cen
     """Over four hospitals and at one, to the last bit of their whole numbers, and so of their words."""
     X, at = np.array(x, float)[:, None], np.array(dealt[: len(x)])
     c = np.array([center])
-    whole, parts = aggregates.about(X, c), [aggregates.about(X[at == k], c) for k in range(4)]
+    whole, parts = statistics.about(X, c), [statistics.about(X[at == k], c) for k in range(4)]
     for name in ("first", "second"):
         total = [sum(numbers) for numbers in zip(*(part[name].numbers for part in parts), strict=True)]
         assert tuple(total) == whole[name].numbers
@@ -68,7 +68,7 @@ def test_a_center_far_away_tells_nothing_of_single_hospitals():
         return len(rows) * (Fraction(mean - center) + Fraction(center))
 
     def now(rows, center):
-        found = aggregates.about(rows, np.array([center]))["first"]
+        found = statistics.about(rows, np.array([center]))["first"]
         return value(found) + len(rows) * Fraction(center)
 
     centers = [2.0**53 + 2 * i for i in range(5)]

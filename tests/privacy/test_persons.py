@@ -179,7 +179,8 @@ def test_a_study_says_at_how_many_hospitals_a_person_is(N, tmp_path, monkeypatch
     drawn, real = {}, noising.discrete_gaussian
     monkeypatch.setattr(noising, "discrete_gaussian", lambda key, s, n: drawn.setdefault(s, real(key, s, n)))
     schema = Schema(tuple(Column(f"x{i}", "number", -1, 1) for i in range(3)), "")
-    tables = {k: pd.DataFrame(0.0, index=range(50), columns=schema.features) for k in range(1, 5)}
+    rows = np.random.default_rng(0).choice([-1.0, 1.0], (100, 3))  # of which noise does not hide all variances
+    tables = {k: pd.DataFrame(rows, columns=schema.features) for k in range(1, 5)}
     private = {"V6_FEDERATED_PROFILE": "private", "V6_FEDERATED_EPSILON": "3", "V6_FEDERATED_DELTA": "1e-5"}
     study = StudyPlan(schema=schema, hospitals_a_person=N)
     with MockNetwork("v6_pca", tables, environment=private, hospital_folder=tmp_path, study=study) as network:

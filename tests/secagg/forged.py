@@ -201,6 +201,6 @@ def roll_back(folder: Path, copy: Path) -> None:
 
 def betrays(text: str, node: MockNode) -> bool:
     """Whether a text holds a number of the node's rows, to four digits or more."""
-    numbers = table_of(node).drop(columns="label").select_dtypes("number").to_numpy(float).ravel()
+    numbers = table_of(node).drop(columns="label", errors="ignore").select_dtypes("number").to_numpy(float).ravel()
     found = [float(n) for n in re.findall(r"-?\d+\.\d{3,}", text)]
     return any(np.abs(numbers - n).min() < 1e-3 for n in found)

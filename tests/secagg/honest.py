@@ -12,6 +12,7 @@ A_NUMBER = {"classes": None, "regression": True}
 TRANSFORM = codec.encode({"T": np.eye(5)})
 CENTER = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
 TIMES = {**A_NUMBER, "event": "ill"}
+GROUPS = {**TIMES, "subgroup": "x3", "levels": ["0", "1", "2"]}
 COX = {"name": "cox", "features": 4, "classes": 1}
 ENSEMBLE = {"name": "trees", "features": 4, "classes": 2}
 BINS = codec.encode({"ends": np.array([1.0, 2.0]), "hazard": np.array([0.1, 0.2, 0.3])}, "float64")
@@ -53,7 +54,7 @@ HONEST = {
         ("noisy_newton", {}, {"transform": TRANSFORM, "of_budget": 1}, {"model": GLM, "data": A_NUMBER}),
     ],
     "pca": [("noisy_moments", {}, {"d": 4}, {"model": None}), ("transform", PROJECTION, {}, {"model": None})],
-    "km": [("leaving", {}, {"ends": [1.0, 2.0], "strata": "hospital"}, {"model": None, "data": TIMES})],
+    "km": [("leaving", {}, {"ends": [1.0, 2.0], "strata": "hospital"}, {"model": None, "data": GROUPS})],
     "cox": [
         ("count_events", {}, {}, {"model": None, "data": TIMES}),
         ("newton", FIT, {"ties": "efron"}, {"model": COX, "data": TIMES}),

@@ -109,7 +109,7 @@ def test_every_local_training_carries_its_change_apart(package, function, argume
 
 NOISY = ("noisy_gradient", "noisy_newton", "noisy_moments", "noisy_leaf_sums")  # rounded by row; see tests/privacy
 NOT_MASKED = "compressed_update"
-PERSONAL = ("ditto_update", "evaluate_own")  # refused in a study
+PERSONAL = ("evaluate_own",)  # refused in a study
 CASES = [
     (method, i)
     for method, requests in HONEST.items()
@@ -158,7 +158,7 @@ def hostile_arrays(arrays):
             yield {**arrays, name: changed}
 
 
-def values_of(method, function, requests, job, monkeypatch, folder, hostile=False):
+def values_of(method, function, requests, job, monkeypatch, folder, hostile=False, precision="float64"):
     """For each request, what each node adds up, by part, before it is encoded, and the items that are sums of rows."""
     captured = {}
 
@@ -178,7 +178,7 @@ def values_of(method, function, requests, job, monkeypatch, folder, hostile=Fals
         lying.job |= {"method": method, **job, "data": data}
         for arrays, settings in requests:
             captured.clear()
-            sent = {"arrays": codec.encode(arrays, "float64")} if arrays else {}
+            sent = {"arrays": codec.encode(arrays, precision)} if arrays else {}
             refused = [isinstance(lying.ask(k, function, 1, unit=(64, 10), **sent, **settings), str) for k in tables]
             rows = {item.name for item in lying.layout.items if item.additive == "row"}
             yield dict(captured) if not any(refused) else None, rows

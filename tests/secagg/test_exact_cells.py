@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from forged import Central
-from honest import FIT, HONEST
+from honest import FIT, HONEST, TIMES
 from test_additive_sums import dealt
 
 from v6_federated.gate import under_masks
@@ -29,8 +29,8 @@ CASES = {  # what hospitals folded by their own counts: method, function, arrays
     "cells of trees": next(("gbdt", *r) for r in HONEST["gbdt"] if r[0] == "count"),
     "leaves": next(("gbdt", *r) for r in HONEST["gbdt"] if r[0] == "leaf_sums"),
     "bins": next(("gbdt", *r) for r in HONEST["gbdt"] if r[0] == "bin_sums"),
-    "cells of time": ("km", "count_events", {}, {}, HONEST["km"][0][3]),
-    "groups": ("km", *HONEST["km"][0]),
+    "cells of time": ("km", "count_events", {}, {}, {"model": None, "data": TIMES}),
+    "groups": ("km", *HONEST["km"][0][:3], {"model": None, "data": TIMES}),
 }
 
 

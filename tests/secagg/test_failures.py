@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from forged import Central
 
-from v6_federated.data import aggregates
+from v6_federated.data.statistics import Moments
 from v6_federated.gate import call
 from v6_federated.masks import exact
 from v6_federated.messages import codec
@@ -113,8 +113,8 @@ def test_a_sum_of_losses_that_is_too_large_tells_no_number_of_rows(cured, fails,
 def test_squares_that_are_too_large_tell_no_variance(cured, fails, monkeypatch):
     """A node failed where its sum of squares about its own mean passed float32, by a scale of the task's choice."""
     if not cured:
-        real = aggregates.statistic
-        monkeypatch.setattr(aggregates, "statistic", lambda *a, in_a_study, **more: real(*a, in_a_study=False, **more))
+        real = Moments.as_sums
+        monkeypatch.setattr(Moments, "as_sums", lambda moments, node: moments.of_rows(node) and real(moments, node))
 
     def failed(squares: float) -> bool:
         scale = np.full(2, math.sqrt(squares / LARGEST))

@@ -10,6 +10,7 @@ from additive_table import requests, table
 from forged import Central
 from honest import HONEST
 from masked_jobs import nodes
+from scipy import optimize
 
 from v6_federated.base.errors import SafeError
 from v6_federated.gate import call
@@ -165,6 +166,85 @@ def test_the_size_of_a_minibatch_tells_the_rows_of_the_largest_hospital(method, 
             below, above = (below, B) if np.abs(changed(B) - of_all).max() < 1e-6 else (B, above)
     least = 10  # careful's smallest minibatch, which the rows that are left must be
     assert below + least == max(ROWS) and requests < 15
+
+
+# ---- means of models after several local steps
+
+REQUESTS = 36
+
+
+def means_of(shares, w, b, lr, steps):
+    """The mean changes (36, 2) of coefficient and intercept over hospitals of known sizes, by their tables' shares.
+
+    ``shares`` (..., 12): of each hospital's rows, those with the drug who are ill, those without who are, and those
+    with the drug.
+    """
+    with_drug, without, drug = np.moveaxis(shares.reshape(*shares.shape[:-1], 1, 4, 3), -1, 0)
+    w, b, change = w[:, None], b[:, None], np.zeros((2, *shares.shape[:-1], REQUESTS, 4), shares.dtype)
+    for t in range(steps.max()):
+        of_drug = drug / (1 + np.exp(-(w + b + change[0] + change[1]))) - with_drug
+        of_others = (1 - drug) / (1 + np.exp(-(b + change[1]))) - without
+        change = change - (lr * (t < steps))[:, None] * np.stack([of_drug, of_drug + of_others])
+    return np.moveaxis(change @ np.array(ROWS), 0, -1) / sum(ROWS)
+
+
+def least_squares(means, asked):
+    """The shares that give these means to all digits of float32: from one random start after another."""
+
+    def apart(shares):
+        return (means_of(shares, *asked) - means).ravel()
+
+    def derivative(shares):
+        return (means_of(shares + 1e-30j * np.eye(12), *asked).imag / 1e-30).reshape(12, -1).T
+
+    rng = np.random.default_rng(9)
+    for _ in range(100):
+        start = np.tile(rng.uniform(0.2, 0.6, 3), 4) + rng.normal(size=12) * 0.1
+        found = optimize.least_squares(apart, start, derivative)
+        if found.cost < 1e-9:
+            return found.x.reshape(4, 3)
+    return None
+
+
+def after_several_steps(word, folder):
+    """What a block says to 36 requests for 2 to 5 steps on all rows, at chosen models and rates."""
+    rng = np.random.default_rng(0)
+    at = [rng.uniform(-4, 4, REQUESTS).astype(np.float32).astype(float) for _ in "wb"]
+    asked = (*at, rng.uniform(1, 8, REQUESTS), rng.integers(2, 6, REQUESTS))
+    schema = Schema((Column("drug", "number", 0, 1),), "ill", (0, 1))
+    options = {"hospital_folder": folder, "study": study(word, schema), "environment": CAREFUL}
+    said = []
+    with MockNetwork("v6_fedavg", hospitals(), **options) as network:
+        lying = Central(network, "pinned")
+        lying.job |= {"model": {"name": "logreg", "features": 1, "classes": 2}, "hospital_totals": word}
+        lying.job["data"] = {**lying.job["data"], "label": "ill", "features": ["drug"]}
+        lying.agree()
+        for seq, (w, b, lr, steps) in enumerate(zip(*asked, strict=True), start=1):
+            arrays = codec.encode({"weights": np.array([w, b])})
+            local = {"lr": float(lr), "epochs": int(steps)}
+            said.append(opened(lying, "client_update", seq, unit=(64, 10), arrays=arrays, local=local))
+    return said, asked
+
+
+def test_means_of_several_local_steps_tell_each_hospitals_two_by_two_table(tmp_path):
+    """Of four hospitals of known sizes, the twelve numbers of their tables solve 72 equations."""
+    said, asked = after_several_steps("told", tmp_path)
+    found = least_squares(np.stack([each["share weights 2^10"] for each in said]), asked)
+    tables = hospitals().values()
+    true = [[int((t.ill * t.drug).sum()), int((t.ill * (1 - t.drug)).sum()), int(t.drug.sum())] for t in tables]
+    counts = found * np.array(ROWS)[:, None]
+    assert np.rint(counts).astype(int).tolist() == true and np.abs(counts - true).max() < 0.01
+    print(
+        f"{REQUESTS} requests: {np.rint(counts).astype(int).tolist()}, at most {np.abs(counts - true).max():.4f} apart"
+    )
+
+
+def test_where_totals_are_hidden_no_mean_of_several_local_steps_is_answered(tmp_path):
+    said, _ = after_several_steps("hidden", tmp_path)
+    assert len(said) == REQUESTS
+    for refused in said:
+        [text] = refused
+        assert text.startswith("client_update adds up what each hospital computes from its own totals (")
 
 
 # ---- what is declared is true

@@ -9,8 +9,7 @@ import pytest
 from forged import Central
 
 import v6_gbdt
-from v6_federated.data import aggregates
-from v6_federated.gate import questions
+from v6_federated.data.statistics import Below, edges
 from v6_federated.messages import codec
 from v6_federated.node.node import Node
 from v6_federated.rules.rounding import Rounding
@@ -133,7 +132,7 @@ def test_evaluations_tell_no_place_where_a_hospital_rounds(network, monkeypatch)
 def test_histograms_tell_no_place_where_a_hospital_rounds(network, monkeypatch):
     """Rounded to multiples of five by each hospital, they told the third, eighth, ... value of each."""
     ends = {"lower": np.full(1, 100.0), "upper": np.full(1, 200.0)}
-    at = aggregates.edges(100.0, 200.0)
+    at = edges(100.0, 200.0)
 
     def jumps() -> set[float]:
         below = Asking(network("v6_fedavg"), "fedavg")("fit_step", ends, statistic="below", columns=["x"])["one below"][
@@ -142,14 +141,16 @@ def test_histograms_tell_no_place_where_a_hospital_rounds(network, monkeypatch):
         rises = zip(at[1:], np.diff(below), strict=True)
         return {float(np.floor(edge - 1e-9) + 0.5) for edge, rise in rises if rise > 2}
 
+    real = Below.as_sums
+
+    def as_it_was(below, node):
+        node.pinned = False
+        return real(below, node)
+
     with monkeypatch.context() as patch:
-        patch.setattr(questions.aggregates, "statistic", _rounding(questions.aggregates.statistic))
+        patch.setattr(Below, "as_sums", as_it_was)
         assert jumps() == {v for v in ranks(5, 3) if 100 < v < 200}
     assert jumps() == set()
-
-
-def _rounding(statistic):
-    return lambda *args, in_a_study, **more: statistic(*args, **more)
 
 
 # ---- leaves

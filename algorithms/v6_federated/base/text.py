@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 NOTHING_COMPUTED = "Nothing was computed."
+MOST_TEXT = 1000  # letters of a text in an answer: of a reason, a class, a level
 DIVERGED = "training has diverged; try a smaller lr, or put columns on one scale (--preprocess standardize)"
 
 

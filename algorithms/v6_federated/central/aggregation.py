@@ -1,8 +1,8 @@
 """What central sees of the nodes' answers: single ones, or sums over blocks of nodes. It is settled before round 1."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median_low
 from typing import Any
 
 from v6_federated.base.errors import SafeError
@@ -15,6 +15,7 @@ from v6_federated.central.description import describe
 from v6_federated.central.method import Method
 from v6_federated.central.rounds import RoundTasks
 from v6_federated.central.sums_of_rows import SumsOfRows
+from v6_federated.data import statistics
 from v6_federated.masks.agreement import Entry
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import MODES, Job
@@ -102,9 +103,9 @@ class Aggregation:
         masked.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
         # all say the same, unless one is dishonest: the study's digest is in the entry of each
         colluders = [a.values.get("colluders") or 0 for a in confirmed]
-        masked.colluders = max(int(statistics.median_low(colluders or [0])), 0)
+        masked.colluders = max(int(median_low(colluders or [0])), 0)
         of_a_person = [a.values.get("hospitals_a_person") or 1 for a in confirmed]
-        masked.hospitals_a_person = max(int(statistics.median_low(of_a_person or [1])), 1)
+        masked.hospitals_a_person = max(int(median_low(of_a_person or [1])), 1)
         return job, masked
 
     def _confirmed(
@@ -161,7 +162,7 @@ class Aggregation:
         bounds = answers[0].values.get("bounds") if answers else None
         if bounds and any(a.values.get("bounds") != bounds for a in answers):
             bounds = None  # step scale says so
-        return SumsOfRows(self.ask_in_preparation, ordered, bounds, self._tasks.blocks.mode)
+        return SumsOfRows(self.ask_in_preparation, ordered, bounds or {}, self._tasks.blocks.in_a_study)
 
     def settle_again(self, raw: bool) -> None:
         """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
@@ -182,23 +183,26 @@ class Aggregation:
     def measure(
         self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
     ) -> list[Answer]:
-        """Ask for a statistic that a preprocessing step is fitted to, see ``preparation.statistic``."""
-        if self._sums is not None:
-            return self._sums(job, organizations, d, name, precision, **arguments)
+        """Ask for a statistic that a preprocessing step is fitted to, see ``data.statistics``, or for "bounds"."""
         if name == "bounds":
-            raise SafeError("the step scale needs the bounds in the schema of a study; use standardize")
-        return self.ask_in_preparation(preparation.statistic(job, organizations, d, name, precision, **arguments))
+            if self._sums is None:
+                raise SafeError("the step scale needs the bounds in the schema of a study; use standardize")
+            return self._sums.declared(organizations, arguments["columns"])
+        statistic = statistics.read(name, arguments, arguments)
+        if self._sums is not None:
+            return self._sums.of(job, organizations, d, statistic)
+        return self.ask_in_preparation(preparation.question(job, organizations, d, statistic, precision))
 
     def measure_in_round(
         self, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
     ) -> list[Answer]:
-        """Ask for a statistic in a round, see ``preparation.statistic``."""
-        job = self._tasks.job
+        """Ask for a statistic in a round, see ``data.statistics``."""
+        job, statistic = self._tasks.job, statistics.read(name, arguments, arguments)
         if not self._tasks.blocks.single:
-            self._sums = self._sums or SumsOfRows(self.ask, {}, mode=self._tasks.blocks.mode)
+            self._sums = self._sums or SumsOfRows(self.ask, {}, study=self._tasks.blocks.in_a_study)
             self._sums.ask = self.ask
-            return self._sums(job, organizations, d, name, precision, **arguments)
-        return self.ask(preparation.statistic(job, organizations, d, name, precision, **arguments))
+            return self._sums.of(job, organizations, d, statistic)
+        return self.ask(preparation.question(job, organizations, d, statistic, precision))
 
     def seen(self) -> dict[str, Any]:
         """What central has seen of the nodes' answers, as ``privacy`` in the result."""

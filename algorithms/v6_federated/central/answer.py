@@ -9,14 +9,15 @@ from typing import Any
 from v6_federated.base import json_text
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
+from v6_federated.base.text import MOST_TEXT
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec, serialization
 from v6_federated.messages.codec import Shape, fits
+from v6_federated.messages.result import MOST_ROWS
 from v6_federated.models import metrics
 
 MOST_NAME = 40  # letters of the name of an unknown value, in the error about it
-MOST_REASON = 1000  # letters that say why there is no answer
 REST = 16_000_000  # bytes of an answer, in addition to its arrays
 ALWAYS = ("organization_id", "round", "n", "arrays", "train_loss")  # what every answer may hold
 
@@ -125,7 +126,7 @@ class Expected:
         """Read what a node has sent, of which sender, names and size are known to be right."""
         n = result.get("n", 0 if self.without_rows else None)
         least = 0 if self.without_rows and "n" not in result else self.minimum_rows
-        if type(n) is not int or not least <= n <= metrics.MOST_ROWS:
+        if type(n) is not int or not least <= n <= MOST_ROWS:
             raise Unusable(f"sent n={n!r}; expected its number of rows, at least {least}")
         try:
             arrays = codec.decode(result["arrays"], most=self.most_numbers) if "arrays" in result else {}
@@ -224,7 +225,7 @@ class Unusable(Exception):
 
     def __init__(self, reason: str, refused: bool = False) -> None:
         """Say why."""
-        super().__init__(reason[:MOST_REASON])
+        super().__init__(reason[:MOST_TEXT])
         self.refused = refused
 
 
@@ -266,13 +267,13 @@ def _checked(result: Any, call: Call) -> Answer:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < metrics.MOST_ROWS
+    return type(value) in (int, float) and 0 <= value < MOST_ROWS
 
 
 def is_plain(value: Any) -> bool:
     """Say whether a value is a finite number that JSON has, a truth value, or None."""
     if type(value) is int:
-        return abs(value) < metrics.MOST_ROWS  # larger ones are no numbers of JSON
+        return abs(value) < MOST_ROWS  # larger ones are no numbers of JSON
     return value is None or type(value) is bool or (type(value) is float and math.isfinite(value))
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.tables import MARKS
-from v6_federated.base.text import shortened
+from v6_federated.base.text import MOST_TEXT, shortened
 from v6_federated.base.vantage6_api import CollectResultsError
-from v6_federated.central.answer import MOST_REASON, Answer, Expected
+from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.calls import Group
 from v6_federated.data.reading import KINDS
 from v6_federated.masks.agreement import Entry
@@ -113,7 +113,7 @@ def _is_class(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_REASON
+    return isinstance(value, str) and len(value) <= MOST_TEXT
 
 
 # ---- what all agree on

@@ -145,7 +145,7 @@ class Federation:
         """Ask for a statistic of the nodes' training rows.
 
         Args:
-            name: the statistic, see ``data.aggregates.statistic``.
+            name: the statistic, see ``data.statistics``.
             precision: type of the numbers that are sent for it, whatever the job's is.
             organizations: ids of those that are asked; None means all.
             arguments: what else the statistic needs.

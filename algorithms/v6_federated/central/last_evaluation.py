@@ -11,7 +11,7 @@ from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer
 from v6_federated.central.blocks import Blocks
 from v6_federated.central.calls import Group
-from v6_federated.central.sums_of_rows import FEWEST
+from v6_federated.data.statistics import FEWEST
 from v6_federated.masks.summands import Item, Part, each
 from v6_federated.messages import codec
 from v6_federated.messages.job import Job

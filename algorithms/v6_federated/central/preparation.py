@@ -4,32 +4,29 @@ Nodes may be missing as in a round. A node that drops out is not asked any more 
 to the rows of the nodes that have answered all of its requests.
 """
 
-import functools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from v6_federated import models
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
-from v6_federated.central.answer import MOST_REASON, Answer, Expected
+from v6_federated.central.answer import Answer, Expected
 from v6_federated.central.calls import Group, parted
 from v6_federated.central.description import Ask, agreed_classes, agreed_levels, describe, same_features
 from v6_federated.central.same_nodes import attempts
-from v6_federated.data import pca, pooling, preprocessing
+from v6_federated.data import preprocessing, statistics
 from v6_federated.data.columns import Features
+from v6_federated.data.statistics import Statistic
 from v6_federated.data.steps import Step
-from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
 from v6_federated.messages.job import SPECIAL, DataSpec, Job
-from v6_federated.models import metrics, outcomes
+from v6_federated.models import outcomes
 from v6_federated.rules.policy import Policy
 
 Agree = Callable[[Job, Sequence[Answer]], Job]
-Measure = Callable[..., list[Answer]]  # takes job, organizations, number of columns, and what ``statistic`` takes
+Measure = Callable[..., list[Answer]]  # takes job, organizations, number of columns, and a statistic by name
 
 
 def parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -185,10 +182,10 @@ def _weights(class_weights: str | Mapping[str, float], job: Job, here: Sequence[
             raise SafeError(f"class_weights names {', '.join(strange)}; expected some of {', '.join(classes)}")
         weights = [float(class_weights.get(named, 1.0)) for named in classes]
         if job.aggregation == "pinned":  # its nodes do not check their own rows
-            found = np.sum([a["classes"] for a in measure(job, here, len(classes), "classes")], axis=0)
+            found = statistics.Classes.pool(measure(job, here, len(classes), "classes"))
             Policy.of_node().check_weights(found.tolist(), weights, job.minimum_rows, "the study's")
         return weights
-    counts = np.sum([a["classes"] for a in measure(job, here, len(classes), "classes")], axis=0)
+    counts = statistics.Classes.pool(measure(job, here, len(classes), "classes"))
     if empty := [named for named, n in zip(classes, counts, strict=True) if not n]:
         raise SafeError(
             f"class_weights=balanced: no organization has enough rows of the class(es) {', '.join(empty)} to count; "
@@ -201,7 +198,7 @@ def _outcome(loss: str, job: Job, here: Sequence[int], measure: Measure) -> outc
     """What the model predicts, on the scale of the label's mean and deviation over all nodes."""
     if loss == "cox":
         return outcomes.Time()
-    moments = pca.pooled_moments(measure(job, here, 1, "label"))
+    moments = statistics.Label.pool(measure(job, here, 1, "label"))
     varies = bool(moments.std[0] > 1e-12 * abs(moments.mean[0]))  # otherwise it is rounding
     return outcomes.of_moments(loss, float(moments.mean[0]), float(moments.std[0]) if varies else 0.0)
 
@@ -231,51 +228,25 @@ def _fit_one(
     return fitted, nodes.organizations
 
 
-def statistic(
-    job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
-) -> Group:
+def question(job: Job, organizations: Sequence[int], d: int, statistic: Statistic, precision: str = "float64") -> Group:
     """Return the calls that ask for a statistic of the training rows.
 
     Args:
         job: what central tells the nodes.
         organizations: ids of those that are asked.
         d: number of columns of numbers.
-        name: the statistic, see ``data.aggregates.statistic``.
+        statistic: the statistic.
         precision: type of the numbers that are sent, whatever the job's is.
-        arguments: what else the statistic needs.
 
     Returns:
         The calls.
     """
-    settings, arrays = parted({"statistic": name, **arguments})
-    shapes: Mapping[str, Shape] = pooling.shapes(
-        name, d, settings.get("columns", ()), settings.get("draw"), settings.get("block")
-    )
-    wrong = functools.partial(_wrong_levels, settings["columns"]) if name == "levels" else pooling.what_is_wrong
+    settings, arrays = parted(statistic.sent)
     expected = Expected(
-        shapes,
-        parts=frozenset({"levels": ("levels",), "below": ("step",)}.get(name, ())),
+        statistic.shapes(d),
+        parts=statistic.parts,
         minimum_rows=job.minimum_rows or 1,
-        validate=wrong,
-        measures=pooling.spread(name),
+        validate=statistic.wrong,
+        measures=statistic.measures,
     )
     return Group("fit_step", list(organizations), replace(job, precision=precision), settings, arrays, expected)
-
-
-def _wrong_levels(columns: Sequence[str], answer: Answer) -> str | None:
-    """What is wrong with the levels of ``columns`` that a node names, if anything."""
-    levels = answer.values.get("levels")
-    if not isinstance(levels, dict) or sorted(levels) != sorted(columns):
-        return "named levels of other columns; expected the columns that were asked for"
-    for counts in levels.values():
-        if not isinstance(counts, dict) or not all(
-            type(c) is int and 0 < c < metrics.MOST_ROWS for c in counts.values()
-        ):
-            return "named levels without their counts; expected whole numbers from 1"
-        most = Policy.of_node().most_classes
-        if len(counts) > most or max(map(len, counts), default=0) > MOST_REASON:
-            return (
-                f"named {len(counts)} levels of a column, or one of more than {MOST_REASON} letters; expected at most "
-                f"{most} (MAXIMUM_CLASSES at the node where central runs)"
-            )
-    return None

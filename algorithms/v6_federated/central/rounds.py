@@ -28,7 +28,7 @@ from v6_federated.models.layouts import Asked
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
 
 
-def _with_bytes(answer: Answer, earlier: Sequence[Answer]) -> Answer:
+def with_bytes(answer: Answer, earlier: Sequence[Answer]) -> Answer:
     """Count the bytes of earlier answers to the same question too."""
     up, down = sum(a.bytes_up for a in earlier), sum(a.bytes_down for a in earlier)
     return replace(answer, bytes_up=answer.bytes_up + up, bytes_down=answer.bytes_down + down)
@@ -282,7 +282,7 @@ class RoundTasks:
             again = [*self._questions(replace(question.group, organizations=block))]
             came, missing = self._dispatcher.gather([call for q in again for call in self._calls(q)])
             opened, lost = self._opened(again, came)
-            return [_with_bytes(a, answers) for a in opened], missing | lost
+            return [with_bytes(a, answers) for a in opened], missing | lost
         except vantage6_api.CollectResultsError as error:  # it will not be otherwise in the next round
             if self._tolerance.strict:
                 raise

@@ -52,3 +52,32 @@ def original(
         layout = after
     used = np.flatnonzero((E[:, 1:] != 0).any(axis=0))
     return [base[i] for i in used], E[:, [0, *(used + 1)]]
+
+
+def groups_of(
+    steps: Sequence[Mapping[str, Any]], names: Sequence[str], categories: Sequence[str]
+) -> tuple[Array, Array, list[str]]:
+    """Say what each column after the steps is made of.
+
+    Args:
+        steps: fitted steps.
+        names: columns of the table.
+        categories: those that hold words.
+
+    Returns:
+        By column, a and s (d,) of the column a + s x for one original column x, with s = 0 if it is made of several;
+        and a name for x, the same for all levels of one column of words.
+    """
+    originals, E = original(steps, names, categories)
+    owners = {
+        f"{column}={level}": column
+        for step in steps
+        if step["step"] == "onehot"
+        for column, levels in step["fitted"]["levels"].items()
+        for level in levels
+    }
+    single = (E[:, 1:] != 0).sum(axis=1) == 1
+    which = np.abs(E[:, 1:]).argmax(axis=1) if E.shape[1] > 1 else np.zeros(len(E), np.intp)
+    s = np.where(single, E[np.arange(len(E)), 1 + which] if E.shape[1] > 1 else 0.0, 0.0)
+    own = [owners.get(originals[w], originals[w]) if fits else "" for w, fits in zip(which, single, strict=True)]
+    return E[:, 0], s, own

@@ -388,6 +388,18 @@ def pooled_covariance(answers: Sequence[Any], d: int) -> Array:
     return A
 
 
+def pooled_product(answers: Sequence[Any]) -> Array:
+    """Add up the nodes' parts of A Q.
+
+    Args:
+        answers: what each node returned from ``product``.
+
+    Returns:
+        A Q (d, l).
+    """
+    return np.asarray(sum(a["product"].astype(np.float64) for a in answers))
+
+
 def eigen(A: Array, k: int) -> Eigen:
     """Compute eigenvalues and eigenvectors of A exactly.
 
@@ -444,7 +456,7 @@ def subspace(
     for _ in range(iterations):
         Q = read_block(d, **sent)
         answers = ask("product", mean=sent_mean, scale=scale, precision="float32", **sent)
-        Y = np.asarray(sum(a["product"].astype(np.float64) for a in answers)) - n * np.outer(shift, shift @ Q)
+        Y = pooled_product(answers) - n * np.outer(shift, shift @ Q)
         basis, products = np.hstack([basis, Q]), np.hstack([products, Y])
         K, R = np.linalg.qr(basis)
         values, vectors = _nystroem(K, np.linalg.solve(R.T, products.T).T, k)

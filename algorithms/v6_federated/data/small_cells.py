@@ -7,44 +7,13 @@ are moved within a table such that its margins stay as they are: its cells are t
 that has no small cell.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from v6_federated.base.arrays import Array
-from v6_federated.data import affine
 
 SAME = 1e-6  # of a variance, relative: that of 0 and 1 is p (1 - p)
-
-
-def groups_of(
-    steps: Sequence[Mapping[str, Any]], names: Sequence[str], categories: Sequence[str]
-) -> tuple[Array, Array, list[str]]:
-    """Say what each column after the steps is made of.
-
-    Args:
-        steps: fitted steps.
-        names: columns of the table.
-        categories: those that hold words.
-
-    Returns:
-        By column, a and s (d,) of the column a + s x for one original column x, with s = 0 if it is made of several;
-        and a name for x, the same for all levels of one column of words.
-    """
-    originals, E = affine.original(steps, names, categories)
-    owners = {
-        f"{column}={level}": column
-        for step in steps
-        if step["step"] == "onehot"
-        for column, levels in step["fitted"]["levels"].items()
-        for level in levels
-    }
-    single = (E[:, 1:] != 0).sum(axis=1) == 1
-    which = np.abs(E[:, 1:]).argmax(axis=1) if E.shape[1] > 1 else np.zeros(len(E), np.intp)
-    s = np.where(single, E[np.arange(len(E)), 1 + which] if E.shape[1] > 1 else 0.0, 0.0)
-    own = [owners.get(originals[w], originals[w]) if fits else "" for w, fits in zip(which, single, strict=True)]
-    return E[:, 0], s, own
 
 
 def zeros_and_ones(n: int, sums: Array, squares: Array, a: Array, s: Array) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """Preprocessing steps, which are fitted to the rows of all nodes before training, in order.
 
 A step is a class. Its fields are the options of a request. ``fit`` runs in the central function and asks the nodes for
-statistics of their training rows (``data.aggregates``). ``apply`` runs at the nodes, and wherever predictions are made.
+statistics of their training rows (``data.statistics``). ``apply`` runs at the nodes, and wherever predictions are made.
 What is fitted is JSON, part of ``job.data.preprocess``, of the result and of the exported model.
 """
 
@@ -19,8 +19,9 @@ from v6_federated.base.errors import SafeError
 from v6_federated.data import pca
 from v6_federated.data.columns import Features, UnfitColumns
 from v6_federated.data.pca import SolverName
-from v6_federated.data.pooling import Ask, pooled_levels, pooled_present, quantile
+from v6_federated.data.quantiles import Ask, quantile
 from v6_federated.data.reading import shortest
+from v6_federated.data.statistics import Covariance, Levels, Moments, Present
 from v6_federated.messages import codec
 from v6_federated.messages.settings import no_truth
 
@@ -103,7 +104,7 @@ class Standardize(Step):
 
     def fit(self, layout: Features, ask: Ask) -> dict[str, Any]:
         """Fit mean and scale (d,)."""
-        moments = pca.pooled_moments(ask("moments", precision="float32"))
+        moments = Moments.pool(ask("moments", precision="float32"))
         return codec.encode({**codec.two_parts("mean", moments.mean), "scale": moments.scale()})
 
     @staticmethod
@@ -139,7 +140,7 @@ class Impute(Step):
     """Fill missing values by the column's mean, median or most frequent value over all nodes, or by a constant.
 
     Without ``columns``, mean and median fill columns of numbers, most_frequent fills columns of words, and a constant
-    fills those of its kind. The median is read from histograms, see ``pooling.quantile``.
+    fills those of its kind. The median is read from histograms, see ``quantiles.quantile``.
     """
 
     main: ClassVar[str] = "strategy"
@@ -191,12 +192,12 @@ class Impute(Step):
         if self.strategy == "constant":
             return {"values": values}
         if self.strategy == "most_frequent":
-            counts = pooled_levels(columns, ask("levels", columns=columns, counts=True))
+            counts = Levels.pool(ask("levels", columns=columns, counts=True), columns)
             kind = {c: str if c in layout.words else float for c in columns}  # the smallest of equally frequent ones
             return {
                 "values": {c: kind[c](max(sorted(counts[c], key=kind[c]), key=counts[c].__getitem__)) for c in columns}
             }
-        n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
+        n, mean, deviation = Present.pool(ask("present", columns=columns), columns)
         filled = mean if self.strategy == "mean" else quantile(0.5, columns, n, mean, deviation, ask)[0]
         return {"values": dict(zip(columns, filled.tolist(), strict=True))}
 
@@ -266,7 +267,7 @@ class OneHot(Step):
             raise SafeError(f"onehot cannot use the column(s) {', '.join(wrong)}, which an earlier step has replaced")
         if not columns:
             return {"levels": {}}
-        counts = pooled_levels(columns, ask("levels", columns=columns, counts=False))
+        counts = Levels.pool(ask("levels", columns=columns, counts=False), columns)
         levels = {c: list(counts[c]) for c in columns}
         if self.drop is None:
             return {"levels": levels}
@@ -329,7 +330,7 @@ class Clip(Step):
             raise SafeError(f"clip cannot use the column(s) {', '.join(wrong)}, which hold words; name others")
         if self.quantile is None or not columns:
             return {"bounds": {c: [self.lower, self.upper] for c in columns}}
-        n, mean, deviation = pooled_present(columns, ask("present", columns=columns))
+        n, mean, deviation = Present.pool(ask("present", columns=columns), columns)
         (lower, below), (upper, above) = (
             quantile(q, columns, n, mean, deviation, ask) for q in (self.quantile, 1 - self.quantile)
         )
@@ -362,11 +363,11 @@ class PCA(Step):
         """Fit mean, scale and components."""
         layout.check_complete("pca")
         d = len(layout.names)
-        moments = pca.pooled_moments(ask("moments"))
+        moments = Moments.pool(ask("moments"))
         scale = moments.scale() if self.scale else np.ones(d)
         k = pca.number_of_components(self.components, moments, scale)
         if pca.chosen(self.solver, d) == "exact":
-            A = pca.pooled_covariance(ask("covariance", mean=moments.mean, scale=scale), d)
+            A = Covariance.pool(ask("covariance", mean=moments.mean, scale=scale), d)
             found = pca.eigen(A, k)
         else:
             found = pca.subspace(ask, moments, scale, k)

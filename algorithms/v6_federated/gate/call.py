@@ -1,10 +1,15 @@
-"""The decorator ``partial``: a method's function at a node, as a vantage6 task."""
+"""The decorator ``partial``: a method's function at a node, as a vantage6 task, in four steps.
+
+``read`` turns the message into what it asks for, ``check`` compares that with what the operator allows, ``compute``
+runs the method's function on the rows, and ``release`` is the only place at which an answer leaves.
+"""
 
 import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast, overload
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 from pydantic import BaseModel
@@ -43,6 +48,80 @@ ALONE = ("describe", "confirm", "keep_steps")  # they answer nothing that is com
 A_MODEL: Declaration = {"weights": Mean(), "train_loss": Loss()}
 
 Function = Callable[..., dict[str, Any]]
+Computed: TypeAlias = tuple[dict[str, Any], dict[str, Any] | None]  # what a function returns, and an evaluation
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A partial function, as its developer has declared it.
+
+    Attributes:
+        function: gets a ``Node``, arrays and settings, and returns a dictionary.
+        sums: what its answer is a sum of; None if it answers alone.
+        own_model: whether a request to evaluate is about a model that the function makes.
+        single_answers: why it needs single answers; empty if these may be added up.
+        instead: what serves in a study that answers sums over rows only.
+        wanted: names of its arrays.
+        required: those of them that have no default.
+        accepted: its settings.
+    """
+
+    function: Function
+    sums: Declaration | None
+    own_model: bool
+    single_answers: str
+    instead: str
+    wanted: list[str] = field(init=False)
+    required: list[str] = field(init=False)
+    accepted: type[BaseModel] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the signature.
+
+        Raises:
+            TypeError: it declares sums that cannot be.
+        """
+        if self.sums is not None:
+            check_declared(self.sums)
+        arrays = [p for p in inspect.signature(self.function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        object.__setattr__(self, "wanted", [p.name for p in arrays[1:]])
+        object.__setattr__(self, "required", [p.name for p in arrays[1:] if p.default is p.empty])
+        object.__setattr__(self, "accepted", settings.settings_of_partial(self.function))
+
+    @property
+    def name(self) -> str:
+        """The function's name, as a task says it."""
+        return self.function.__name__
+
+    @property
+    def shared(self) -> bool:
+        """Whether all methods offer it: these may answer with names of columns and levels."""
+        return self.function.__module__.startswith("v6_federated.")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a message asks for.
+
+    Attributes:
+        job: the job.
+        round: the round.
+        values: the settings, as they were sent.
+        settings: the settings, checked.
+        arrays: the arrays, by name.
+        evaluate: which rows the model is evaluated on; None if it is not.
+        bands: in how many bands of scores rows are counted.
+        sums: the sum that the answer is a part of; None if the node's own answer is asked for.
+    """
+
+    job: Job
+    round: Any
+    values: Mapping[str, Any]
+    settings: BaseModel
+    arrays: Mapping[str, Array]
+    evaluate: str | None
+    bands: int
+    sums: Sums | None
 
 
 @overload
@@ -91,62 +170,7 @@ def partial(
         return functools.partial(
             partial, sums=sums, own_model=own_model, single_answers=single_answers, instead=instead
         )
-    declaration = None if single_answers else sums
-    if declaration is not None:
-        check_declared(declaration)
-    parameters = inspect.signature(function).parameters.values()
-    wanted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
-    required = [p.name for p in parameters if p.name in wanted and p.default is p.empty]
-
-    accepted = settings.settings_of_partial(function)
-    shared = function.__module__.startswith("v6_federated.")
-
-    def computed(
-        node: Node, checked: BaseModel, received: Mapping[str, Any], evaluate: str | None
-    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """What the function returns, and the evaluation of the weights that were sent."""
-        evaluation = None
-        _check_received(node, received)
-        received = _as_model(node, received)
-        with subnormals_as_zero():
-            for batch_size in settings.with_role(checked, Role.BATCH):
-                _check_training(node, checked, batch_size)
-            if missing := [name for name in required if received.get(name) is None]:
-                raise SafeError(f"the task lacks the array(s) {', '.join(missing)}; send them as central does")
-            if evaluate and received.get("weights") is None:
-                raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
-            if evaluate and not own_model:
-                with node.later():
-                    evaluation = node.evaluate(received["weights"], evaluate)
-            returned = function(node, *(received.get(name) for name in wanted), **dict(checked))
-            if evaluate and own_model:
-                with node.later():
-                    evaluation = node.evaluate(node.own_model, evaluate)
-        returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
-        losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
-        return returned | {k: node.rounded(returned[k]) for k in losses}, evaluation
-
-    def answer_of(
-        node: Node, returned: Mapping[str, Any], evaluation: dict[str, Any] | None, rows: bool
-    ) -> dict[str, Any]:
-        answer: dict[str, Any] = {"organization_id": node.organization_id, "round": node.round}
-        if evaluation is not None:
-            answer["evaluation"] = evaluation if node.noising is None else node.noising.readable(evaluation)
-        sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
-        compressed = {k: v for k, v in returned.items() if isinstance(v, codec.Compressed)}
-        if compressed and len(sent) + len(compressed) > 1:
-            raise SafeError("the method returns a compressed array and others; it may return one alone")
-        others = {k: v for k, v in returned.items() if k not in sent and k not in compressed}
-        if not shared:
-            _check_plain(others)
-        answer |= ({"n": node.n} if rows else {}) | others
-        _check_finite(answer)
-        if compressed:
-            ((name, array),) = compressed.items()
-            answer["arrays"] = array.payload(name)
-        if sent:
-            answer["arrays"] = codec.encode(sent, node.job.precision)
-        return answer
+    declared = Declared(function, None if single_answers else sums, own_model, single_answers, instead)
 
     @node_task
     @silent()
@@ -165,67 +189,14 @@ def partial(
     ) -> dict[str, Any]:
         print_anything()
         organization, request = client.organization_id, None
-        arguments = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, "sums": sums, **values}
-        arguments |= {"bands": bands} if bands else {}
+        message = {"job": job, "round": round, "evaluate": evaluate, "arrays": arrays, "sums": sums}
+        arguments = {**message, **values} | ({"bands": bands} if bands else {})
         try:
-            request = Request.of(organization, function.__name__, arguments)
-            request.check_stopped()
-            json_text.check(arguments)
-            if mock_data is not None and in_container():
-                raise SafeError("mock_data are the rows of a mock node, and this is a real one; leave them out")
-            if evaluate and "weights" not in wanted:  # some of these functions are not counted
-                raise SafeError(f"{function.__name__} takes no model and evaluates none; call evaluate instead")
-            checked = settings.validate(accepted, values)
-            told = Job.from_json(job)
-            told.check(organization, round)
-            received = codec.decode(arrays) if arrays else {}
-            summed = None
-            if sums is not None:  # before any row is read
-                if declaration is None:
-                    why = single_answers or "its answer is no sum"
-                    raise NodePermissionException(
-                        f"{function.__name__} needs aggregation=plain: {why}. {NOTHING_COMPUTED}"
-                    )
-                asked = Asked(told, values, received, bool(evaluate), bands)
-                layout = _layout(declaration, asked, request)
-                under_masks.check_totals(told, request, function.__name__, layout, instead)
-                summed = Sums.from_json(sums, layout)
-            queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
-            database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
-            request.table = named(database)
-            for batch_size in settings.with_role(checked, Role.BATCH):
-                if batch_size is not None and told.privacy is None:  # masks would hide why, and no row decides it
-                    request.policy.check_batch(batch_size)
-            if told.privacy is None:  # otherwise noise covers each step
-                request.policy.check_local_steps(steps_asked(checked), on_minibatches(checked))
-            mode = under_masks.mode_of(told, request)
-            if mode == "pinned":
-                _check_in_a_study(checked, function.__name__, own_model)
-            schema = under_masks.schema(request) if mode == "pinned" else None
-            node = Node(organization, database, told, round, request, schema)
-            if node.noising is not None and function.__name__ == "fit_step":
-                raise SafeError(UNCOVERED)
-            compute = functools.partial(computed, node, checked, received, evaluate)
-            rows: int | None
-            if summed is not None:
-                summands = functools.partial(_summands, node, bands, received, compute)
-                binds = {"evaluate": evaluate, "bands": bands, **values}
-                node.known = next(iter(settings.with_role(checked, Role.KEPT)), None)
-                answer, rows = under_masks.answer(node, request, function.__name__, summed, binds, received, summands)
-            else:
-                alone = shared and function.__name__ in ALONE
-                if mode != "plain" and not alone:
-                    raise NodePermissionException(
-                        f"{function.__name__} is asked for this node's own answer, and this job only has masked ones; "
-                        f"its operator would have to set V6_FEDERATED_AGGREGATION=plain. {NOTHING_COMPUTED}"
-                    )
-                request.count(node.state.version())
-                if node.noising is not None:
-                    node.noising.renew()
-                answer = answer_of(node, *compute(), rows=mode == "plain")
-                rows = answer.get("n")
-            request.answered(answer, rows)
-            return answer
+            request = Request.of(organization, declared.name, arguments)
+            task = read(declared, request, arguments, message | {"bands": bands}, values)
+            mode = check(declared, task, request)
+            node = opened(declared, task, request, mode, mock_data)
+            return release(declared, task, request, mode, node, functools.partial(compute, declared, task, node))
         except SAFE_ERRORS as error:
             text = _noted(request, one_line(error))
             raise type(error)(f"organization {organization}: {text}") from None
@@ -240,8 +211,151 @@ def partial(
             ) from None
 
     made: Any = functools.update_wrapper(call, function)
-    made.single_answers, made.sums, made.instead = single_answers, declaration, instead
+    made.single_answers, made.sums, made.instead = single_answers, declared.sums, instead
     return cast(Callable[..., dict[str, Any]], made)
+
+
+def read(
+    declared: Declared,
+    request: Request,
+    arguments: Mapping[str, Any],
+    message: Mapping[str, Any],
+    values: dict[str, Any],
+) -> Task:
+    """Step 1. What the message asks for, if the function has declared it. No row is read.
+
+    Args:
+        declared: the function.
+        request: the request; its job may have been stopped.
+        arguments: all arguments, as they are logged.
+        message: what every task says: job, round, evaluate, bands, arrays, sums.
+        values: the settings.
+    """
+    request.check_stopped()
+    json_text.check(arguments)
+    evaluate, bands = message["evaluate"], message["bands"]
+    if evaluate and "weights" not in declared.wanted:  # some of these functions are not counted
+        raise SafeError(f"{declared.name} takes no model and evaluates none; call evaluate instead")
+    checked = settings.validate(declared.accepted, values)
+    job = Job.from_json(message["job"])
+    job.check(request.entry.organization, message["round"])
+    received = codec.decode(message["arrays"]) if message["arrays"] else {}
+    summed = None
+    if message["sums"] is not None:
+        if declared.sums is None:
+            why = declared.single_answers or "its answer is no sum"
+            raise NodePermissionException(f"{declared.name} needs aggregation=plain: {why}. {NOTHING_COMPUTED}")
+        layout = _layout(declared.sums, Asked(job, values, received, bool(evaluate), bands), request)
+        under_masks.check_totals(job, request, declared.name, layout, declared.instead)
+        summed = Sums.from_json(message["sums"], layout)
+    return Task(job, message["round"], values, checked, received, evaluate, bands, summed)
+
+
+def check(declared: Declared, task: Task, request: Request) -> str:
+    """Step 2. What the operator allows, as far as the message alone tells; ``Node`` checks what depends on rows.
+
+    Returns:
+        What central may see of the answer: "plain", "masked" or "pinned".
+    """
+    if task.job.privacy is None:  # otherwise noise covers each step
+        for batch_size in settings.with_role(task.settings, Role.BATCH):
+            if batch_size is not None:  # masks would hide why, and no row decides it
+                request.policy.check_batch(batch_size)
+        request.policy.check_local_steps(steps_asked(task.settings), on_minibatches(task.settings))
+    mode = under_masks.mode_of(task.job, request)
+    if mode == "pinned":
+        _check_in_a_study(task.settings, declared.name, declared.own_model)
+    alone = declared.shared and declared.name in ALONE
+    if mode != "plain" and task.sums is None and not alone:
+        raise NodePermissionException(
+            f"{declared.name} is asked for this node's own answer, and this job only has masked ones; its operator "
+            f"would have to set V6_FEDERATED_AGGREGATION=plain. {NOTHING_COMPUTED}"
+        )
+    return mode
+
+
+def opened(declared: Declared, task: Task, request: Request, mode: str, mock_data: list[Any] | None) -> Node:
+    """Open the node's table: the function's ``Node``, which refuses what the operator's limits on rows do not allow."""
+    if mock_data is not None and in_container():
+        raise SafeError("mock_data are the rows of a mock node, and this is a real one; leave them out")
+    queries = request.policy.allow_queries and not request.policy.private  # a query can repeat a row
+    database = read_database(queries, request.policy.private) if mock_data is None else mock_data[0]
+    request.table = named(database)
+    schema = under_masks.schema(request) if mode == "pinned" else None
+    node = Node(request.entry.organization, database, task.job, task.round, request, schema)
+    if node.noising is not None and declared.name == "fit_step":
+        raise SafeError(UNCOVERED)
+    return node
+
+
+def compute(declared: Declared, task: Task, node: Node) -> Computed:
+    """Step 3. What the function returns, and the evaluation of the weights that were sent; of its own model, if any."""
+    evaluation = None
+    _check_received(node, task.arrays)
+    received = _as_model(node, task.arrays)
+    with subnormals_as_zero():
+        for batch_size in settings.with_role(task.settings, Role.BATCH):
+            _check_training(node, task.settings, batch_size)
+        if missing := [name for name in declared.required if received.get(name) is None]:
+            raise SafeError(f"the task lacks the array(s) {', '.join(missing)}; send them as central does")
+        if task.evaluate and received.get("weights") is None:
+            raise SafeError("the task asks for an evaluation without weights; send the model to evaluate")
+        if task.evaluate and not declared.own_model:
+            with node.later():
+                evaluation = node.evaluate(received["weights"], task.evaluate)
+        returned = declared.function(
+            node, **{name: received.get(name) for name in declared.wanted}, **dict(task.settings)
+        )
+        if task.evaluate and declared.own_model:
+            with node.later():
+                evaluation = node.evaluate(node.own_model, task.evaluate)
+    returned = {k: v.item() if isinstance(v, np.generic) else v for k, v in returned.items()}
+    losses = [k for k, v in returned.items() if k.endswith("loss") and isinstance(v, float)]
+    return returned | {k: node.rounded(returned[k]) for k in losses}, evaluation
+
+
+def release(
+    declared: Declared, task: Task, request: Request, mode: str, node: Node, computed: Callable[[], Computed]
+) -> dict[str, Any]:
+    """Step 4. Count the request, compute, and write down what leaves: words under masks, or the node's own answer."""
+    rows: int | None
+    if task.sums is not None:
+        binds = {"evaluate": task.evaluate, "bands": task.bands, **task.values}
+        node.known = next(iter(settings.with_role(task.settings, Role.KEPT)), None)
+        summands = functools.partial(_summands, node, task, computed)
+        answer, rows = under_masks.answer(node, request, declared.name, task.sums, binds, task.arrays, summands)
+    else:
+        request.count(node.state.version())
+        if node.noising is not None:
+            node.noising.renew()
+        answer = _own_answer(node, *computed(), rows=mode == "plain", plain=not declared.shared)
+        rows = answer.get("n")
+    request.answered(answer, rows)
+    return answer
+
+
+def _own_answer(
+    node: Node, returned: Mapping[str, Any], evaluation: dict[str, Any] | None, rows: bool, plain: bool
+) -> dict[str, Any]:
+    """The node's own answer; with the number of rows, and with numbers and arrays alone, if so."""
+    answer: dict[str, Any] = {"organization_id": node.organization_id, "round": node.round}
+    if evaluation is not None:
+        answer["evaluation"] = evaluation if node.noising is None else node.noising.readable(evaluation)
+    sent = {k: _to_numpy(v) for k, v in returned.items() if isinstance(v, np.ndarray) or hasattr(v, "cpu")}
+    compressed = {k: v for k, v in returned.items() if isinstance(v, codec.Compressed)}
+    if compressed and len(sent) + len(compressed) > 1:
+        raise SafeError("the method returns a compressed array and others; it may return one alone")
+    others = {k: v for k, v in returned.items() if k not in sent and k not in compressed}
+    if plain:
+        _check_plain(others)
+    answer |= ({"n": node.n} if rows else {}) | others
+    _check_finite(answer)
+    if compressed:
+        ((name, array),) = compressed.items()
+        answer["arrays"] = array.payload(name)
+    if sent:
+        answer["arrays"] = codec.encode(sent, node.job.precision)
+    return answer
 
 
 def _noted(request: Request | None, reason: str) -> str:
@@ -282,25 +396,20 @@ def _layout(declaration: Declaration, asked: Asked, request: Request) -> Layout:
     return layouts.layout(declaration, asked)
 
 
-def _summands(
-    node: Node,
-    bands: int,
-    received: Mapping[str, Array],
-    compute: Callable[[], tuple[dict[str, Any], dict[str, Any] | None]],
-) -> dict[str, Any]:
+def _summands(node: Node, task: Task, computed: Callable[[], Computed]) -> dict[str, Any]:
     """What the function returns, and the evaluation, as numbers that can be added to those of other nodes."""
-    returned, evaluation = compute()
-    found = {k: _moved(node, v, received.get(k)) for k, v in returned.items() if v is not None}
+    returned, evaluation = computed()
+    found = {k: _moved(node, v, task.arrays.get(k)) for k, v in returned.items() if v is not None}
     found |= {"n": node.n, "has train_loss": "train_loss" in found}
     found.setdefault("train_loss", 0.0)
     if evaluation is None:
         return found
     if node.noising is not None:
-        counted = {**evaluation, "bands": evaluation["bands"] if bands else evaluation["bands"][..., :0]}
+        counted = {**evaluation, "bands": evaluation["bands"] if task.bands else evaluation["bands"][..., :0]}
     elif node.job.data.regression:
         counted = metrics.regression_to_sums(evaluation, node.job.loss)
     else:
-        counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), bands)
+        counted = metrics.to_sums(evaluation, len(node.job.data.classes or ()), task.bands)
     return found | {f"evaluation.{name}": value for name, value in counted.items()}
 
 

@@ -1,22 +1,23 @@
 """The partial functions that a method offers in addition to its own; one without a model offers only some of them."""
 
 import contextlib
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import DataError, node_task
-from v6_federated.data import aggregates, pca, times
+from v6_federated.data import statistics, times
 from v6_federated.data.labels import MOST_NUMBERS, check_classes_of_numbers, plain
 from v6_federated.data.reading import DECIMAL, kinds, marks
 from v6_federated.data.source import Rows
 from v6_federated.gate import own_results, under_masks
 from v6_federated.gate.call import partial
-from v6_federated.masks.summands import Count, Declared, Sum
+from v6_federated.masks.summands import Count, Declared
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec, Job
 from v6_federated.messages.local_sgd import RISK_SETS
@@ -25,8 +26,6 @@ from v6_federated.models.layouts import Asked
 from v6_federated.node.kept_steps import keep
 from v6_federated.node.node import Node
 from v6_federated.rules.schema import Schema
-
-PRODUCTS = range(-64, 65)  # e of sums of products, which follows from the squares of the columns
 
 
 @partial(sums=None)
@@ -129,7 +128,7 @@ def _levels(node: Node, columns: Sequence[str]) -> dict[str, list[str]]:
     """The levels that enough of the training rows have: sums of their counts need their names."""
     spec, policy = replace(node.job.data, categories=columns), node.policy
     features = node.source.training(spec, node.identity, policy)
-    named = aggregates.statistic("levels", features, policy, columns, False, {}, node.check_time)["levels"]
+    named = statistics.Levels(columns=[*columns]).named(features, node, policy.minimum_rows_a_class)
     return {c: sorted(levels) for c, levels in named.items()}
 
 
@@ -166,147 +165,48 @@ def count_rows(node: Node) -> dict[str, Any]:
     return {}
 
 
-def statistics(asked: Asked) -> Declared:
+def summands(asked: Asked) -> Declared:
     """Declare what a statistic is a sum of.
 
     Args:
         asked: what the task asks for.
 
     Returns:
-        The declaration. Outside a study, nodes round their own counts, or leave out what too few of their rows have.
+        The declaration.
 
     Raises:
         SafeError: the task lacks what the statistic is about.
     """
-    name, columns = asked.settings["statistic"], len(asked.settings.get("columns") or ())
-    additive = asked.only_in_a_study
-    if name in ("moments", "present", "label"):
-        (c,) = (asked.array("center") if "center" in asked.arrays else _without_center(name)).shape
-        return {"count": Count(c), "first": Sum(c), "second": Sum(c)}
-    if name == "below":
-        step = {} if additive == "row" else {"step": Count(additive="hospital")}
-        return {"below": Count((columns, aggregates.EDGES), additive), **step}
-    if name == "classes":
-        return {"classes": Count(asked.classes, additive)}
-    if name == "levels":
-        levels = sum(map(len, (asked.settings.get("known") or {}).values()))
-        hospitals = {"contributes": Count(levels, "hospital")} if asked.job.counts_hospitals else {}
-        return {"counts": Count(levels, additive), **hospitals}
-    d = len(asked.array("mean"))
-    if name == "covariance":
-        return {name: Sum(d * (d + 1) // 2, unit=PRODUCTS)}
-    draw, block = asked.settings.get("draw"), asked.settings.get("block")
-    return {name: Sum((d, int(draw or 0)) if block is None else codec.decode(block)["Q"].shape, unit=PRODUCTS)}
+    return statistics.read(asked.settings["statistic"], asked.settings, asked.arrays).summands(asked)
 
 
-def _without_center(statistic: str) -> Any:
-    """Refuse to answer with means where answers are added up."""
-    raise SafeError(
-        f"the task asks for a sum of {statistic} without the center that it is about: a sum of the nodes' means would "
-        "tell their numbers of rows"
-    )
+def _with_parameters(function: Any) -> Any:
+    """A task may send what statistics take, and nothing else."""
+    node = inspect.signature(function).parameters["node"]
+    function.__signature__ = inspect.Signature([node, *statistics.parameters()])
+    return function
 
 
-@partial(sums=statistics)
-def fit_step(
-    node: Node,
-    mean: Any = None,
-    scale: Any = None,
-    lower: Any = None,
-    upper: Any = None,
-    center: Any = None,
-    *,
-    statistic: Literal["moments", "present", "below", "levels", "covariance", "product", "classes", "label"],
-    columns: list[str] | None = None,
-    counts: bool = False,
-    known: dict[str, list[str]] | None = None,
-    draw: int | None = None,
-    block: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Compute a statistic of the training rows, to which a preprocessing step or PCA is fitted.
+@partial(sums=summands)
+@_with_parameters
+def fit_step(node: Node, *, statistic: str, **arguments: Any) -> dict[str, Any]:
+    """Compute a statistic of the training rows, to which a preprocessing step, PCA or boosted trees are fitted.
 
     Args:
         node: this node.
-        mean: what columns are centred by, (d,), for "covariance" and "product".
-        scale: what they are divided by, (d,).
-        lower: first edge of each column's histogram, (c,), for "below".
-        upper: last edge of each column's histogram, (c,).
-        center: what sums for "moments", "present" and "label" are about, (c,), where central learns sums only. There it
-            must be given: the sum of the nodes' means would count each row as 1 / n_k.
-        statistic: its name, see ``aggregates.statistic``; "classes", see ``aggregates.class_counts``; or "label", the
-            "moments" of a label that is a number.
-        columns: the c columns that "present", "below" and "levels" are about.
-        counts: whether "levels" counts rows. Where central learns sums only, it must: a sum of ones would count nodes.
-        known: the levels that "levels" counts, by column, where central learns sums only.
-        draw: number of columns of a block that the node draws, for "product".
-        block: the block, a payload, if it is sent.
+        statistic: its name in ``data.statistics.STATISTICS``.
+        arguments: the arrays and settings of all statistics, see there; None for those that were not sent.
 
     Returns:
-        The statistic.
+        The statistic; where central learns sums only, what this node adds to them.
 
     Raises:
         SafeError: the request does not fit the columns, or asks for the sum of what is not a sum over rows.
         DataError: values are missing, or words among them, where only numbers can be used.
         PrivacyThresholdViolation: the statistic would describe too few rows.
     """
-    arrays = {"mean": mean, "scale": scale, "lower": lower, "upper": upper}
-    masked = node.job.aggregation != "plain"
-    if masked and statistic in ("moments", "present", "label"):
-        _check_center(node, statistic, center, columns or [])
-    if masked and statistic == "levels" and not counts:
-        raise SafeError(
-            "the task asks for a sum of levels without their counts; expected counts=true: a sum of ones would count "
-            "the nodes with enough rows of a level"
-        )
-    if statistic == "classes":
-        if node.job.data.classes is None:
-            raise SafeError("the task counts classes, and the job has none; expected a job with classes")
-        least = 1 if node.pinned else node.policy.minimum_rows_a_class
-        return {"classes": aggregates.class_counts(node.labels, len(node.job.data.classes), least)}
-    if statistic == "label":
-        labels = node.numbers[:, None]
-        return aggregates.about(labels, np.asarray(center, np.float64)) if masked else pca.moments(labels)
-    features, columns, policy = node.features, columns or [], node.policy
-    if statistic == "product":
-        policy.check_size(len(features.names) * (draw or 0), "the product with the block")
-        arrays["block"] = pca.read_block(len(features.names), draw, block)
-    if statistic == "levels":
-        aggregates.check_categories(columns, node.source.training(node.job.data, node.identity, policy), policy)
-    found = aggregates.statistic(
-        statistic,
-        features,
-        policy,
-        columns,
-        counts,
-        arrays,
-        node.check_time,
-        quiet=masked,
-        in_a_study=node.pinned,
-        as_used=node.as_used,
-    )
-    if not masked:
-        return found
-    if statistic in ("moments", "present"):
-        X = features.numbers(columns if statistic == "present" else None)
-        if statistic == "present":
-            X = np.where(found["count"] > 0, X, np.nan)  # too few values count as none
-        return aggregates.about(X, np.asarray(center, np.float64))
-    if statistic == "levels":
-        rows = aggregates.counts_of(known or {}, found["levels"])
-        hospitals = {"contributes": (rows > 0).astype(np.int64)} if node.job.counts_hospitals else {}
-        return {"counts": rows, **hospitals}
-    return found
-
-
-def _check_center(node: Node, statistic: str, center: Any, columns: Sequence[str]) -> None:
-    """Refuse to answer with means where answers are added up. No row is read for it."""
-    width = {"label": 1, "present": len(columns)}.get(statistic)
-    shape = (len(node.layout.numeric) if width is None else width,)
-    if center is None or np.shape(center) != shape or not np.isfinite(center).all():
-        raise SafeError(
-            f"the task asks for a sum of {statistic} without the center that it is about; expected center, {shape[0]} "
-            "numbers: a sum of the nodes' means would tell their numbers of rows"
-        )
+    asked = statistics.read(statistic, arguments, arguments)
+    return asked.of_rows(node) if node.job.aggregation == "plain" else asked.as_sums(node)
 
 
 def cells_of_time(asked: Asked) -> dict[str, Count]:

@@ -119,7 +119,7 @@ def required(request: Request) -> str:
 
 def _strictest(request: Request) -> str:
     """The strictest mode that is possible at this node."""
-    return "pinned" if request.folder is not None and study.accepted(request.folder.path) else "masked"
+    return "pinned" if request.study else "masked"
 
 
 def mode_of(job: Job, request: Request) -> str:
@@ -168,7 +168,7 @@ def check_totals(job: Job, request: Request, function: str, layout: Layout, inst
     """
     if mode_of(job, request) != "pinned":
         return
-    agreed = study.accepted(_folder(request).path)
+    agreed = request.study
     hides = agreed is not None and agreed.hospital_totals != TOLD  # an unknown word hides too
     if hides and (reason := not_in_rows(function, layout, instead)):
         raise NodePermissionException(f"{reason}. {NOTHING_COMPUTED}")
@@ -187,8 +187,7 @@ def schema(request: Request) -> Schema | None:
         NodePermissionException: it is not the one that the study carries, or is missing.
         SafeError: it is malformed.
     """
-    folder = _folder(request)
-    agreed = study.accepted(folder.path)
+    folder, agreed = _folder(request), request.study
     if agreed is None or agreed.schema is None:
         return None
     found = Schema.of_folder(folder.path)
@@ -232,7 +231,7 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
             _save(node, session)
     if session.mode != mode:
         raise NodePermissionException(f"the job has begun with aggregation={session.mode}. {NOTHING_COMPUTED}")
-    bands, agreed = request.policy.score_bands, study.accepted(folder.path) if mode == "pinned" else None
+    bands, agreed = request.policy.score_bands, request.study if mode == "pinned" else None
     said = {} if agreed is None else {"hospital_totals": agreed.hospital_totals}
     return {"mode": mode, "entry": session.own, "block": list(session.block), "score_bands": bands, **said}
 
@@ -240,7 +239,7 @@ def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
 def _new(node: Node, folder: HospitalFolder, mode: str) -> Session:
     e = X25519PrivateKey.generate()
     if mode == "pinned":
-        own_study = study.accepted(folder.path)
+        own_study = node.request.study
         if own_study is None:
             raise NodePermissionException(
                 "no study lies in this hospital's folder, so aggregation=pinned is not possible; its operator runs "
@@ -286,7 +285,7 @@ def _confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, A
     job = node.job.key
     entries = sorted((Entry.from_json(entry) for entry in roster), key=lambda entry: entry.S)
     block = {bytes.fromhex(S) for S in session.block} if session.mode == "pinned" else None
-    names = _names(session, folder)
+    names = _names(session, request)
     agreement.check_roster(entries, session.entry, block, request.policy.minimum_organizations, names)
     if session.mode == "masked" and len(entries) != len(node.job.participants):
         raise NodePermissionException(
@@ -309,7 +308,7 @@ def _confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, A
         _save(node, session)
     R, S_i = session.digest(job), session.entry.S
     tags = {S: agreement.tag(bytes.fromhex(K), S_i, bytes.fromhex(S), R).hex() for S, K in session.shared.items()}
-    return {"tags": tags, **(_assumed(folder) if session.mode == "pinned" else {})}
+    return {"tags": tags, **(_assumed(request) if session.mode == "pinned" else {})}
 
 
 # ---- every answer
@@ -350,7 +349,7 @@ def answer(
     job = node.job
     R = session.digest(job.key)
     if not session.confirmed:
-        names = _names(session, folder)
+        names = _names(session, request)
         try:
             _check_tags(session, sums.tags, R, names)
         except NodePermissionException:  # the job can never go on
@@ -367,7 +366,7 @@ def answer(
         _check_minimum(job)
         _check_holdout(folder, job.data.holdout)
         _check_table(folder, request.table)
-        pinned = study.accepted(folder.path)
+        pinned = request.study
         if pinned is None or pinned.digest.hex() != session.study:
             raise NodePermissionException(
                 f"the study of this hospital has changed since the job began; start a new job. {NOTHING_COMPUTED}"
@@ -398,9 +397,9 @@ def answer(
     return _answer(node, sums, T, answered.finish(T, new)), rows  # another run of the request may have been faster
 
 
-def _assumed(folder: HospitalFolder) -> dict[str, int]:
+def _assumed(request: Request) -> dict[str, int]:
     """What the study assumes, by which the noise of its sums is chosen."""
-    agreed = study.accepted(folder.path)
+    agreed = request.study
     assert agreed is not None  # checked before
     return {"colluders": agreed.colluders, "hospitals_a_person": agreed.hospitals_a_person}
 
@@ -499,8 +498,9 @@ def _of_first_job(folder: HospitalFolder, name: str, said: str) -> str:
     """What the first pinned job has said, as the hospital's folder keeps it: ``said`` if this is the first."""
     file = folder.path / name
     try:
-        with contextlib.suppress(FileExistsError):
-            create(file, said.encode())
+        if not file.exists():
+            with contextlib.suppress(FileExistsError):  # another task was faster
+                create(file, said.encode())
         with open_regular(file) as stream:
             return stream.read(MOST_SAID).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -551,9 +551,9 @@ def _check_mode(session: Session, request: Request) -> None:
         )
 
 
-def _names(session: Session, folder: HospitalFolder) -> dict[bytes, str]:
+def _names(session: Session, request: Request) -> dict[bytes, str]:
     """The names of all hospitals of the node's study, by which errors name a hospital as well as by its key."""
-    found = study.accepted(folder.path) if session.mode == "pinned" else None
+    found = request.study if session.mode == "pinned" else None
     return {} if found is None else {hospital.key: hospital.name for block in found.blocks for hospital in block}
 
 
@@ -607,9 +607,9 @@ def _seal(node: Node, make: bool = False) -> ChaCha20Poly1305:
     it, nobody can read the keys in that volume, nor take a mask off an answer.
     """
     file = _seal_of(_folder(node.request).path, node.organization_id, node.job.key)
-    if make:
+    if make and not file.exists():
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(FileExistsError):  # another run was faster
             create(file, os.urandom(SEAL_BYTES))
     with open_regular(file) as stream:
         os.utime(file)

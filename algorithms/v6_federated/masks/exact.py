@@ -28,7 +28,7 @@ HALF = 26  # bits of a part of a number: its square is exact in float64
 SPLIT = 2.0 ** (HALF + 1) + 1
 # rows whose slices are added up at a time, and bits of a slice: 2 * 21 + 10 and 39 + 13 are below 53
 ROWS, OF_PRODUCTS = 2**10, 21
-ROWS_OF_SUMS, OF_SUMS = 2**13, 39
+ROWS_OF_SUMS, OF_SUMS = 2**11, 39
 TOGETHER = 256  # so many of these sums are below 2^63
 SLICES = 5  # room for those of most columns: 53 bits, and the powers of two by which their numbers differ
 # of what a row contributes, so that the sums of a hundred nodes are below 2^267, where a sum of any size would wrap.
@@ -113,15 +113,17 @@ class Exact:
         """
         assert term.exponent is not None and term.size == len(self.numbers)
         shift = term.exponent - encoding.FRACTION[term.bits] - self.exponent
-        unit, finer = 1 << max(shift, 0), max(-shift, 0)
-        numbers = np.fromiter(self.numbers, object, len(self.numbers)) << finer
-        whole = numbers // unit
-        rest = numbers - whole * unit
+        numbers = np.fromiter(self.numbers, object, len(self.numbers)) << (max(-shift, 0) + 1)
+        digits = max(shift, 0) + 1  # below the unit
+        whole, half = numbers >> digits, 1 << (digits - 1)
+        if dither is None and max(map(abs, self.numbers), default=0).bit_length() < digits - 2:
+            return np.zeros(len(numbers), WORDS[term.bits])
         if dither is None:
-            whole += (2 * rest > unit) | ((2 * rest == unit) & (whole % 2 == 1))
+            whole = (numbers + (half - 1 + (whole & 1))) >> digits
         else:
-            whole += np.rint((rest / unit).astype(np.float64) + dither).astype(np.int64).astype(object)
-        return np.asarray(whole % 2**term.bits, WORDS[term.bits])
+            rest = (numbers & (2 * half - 1)) / (2 * half)
+            whole += np.rint(rest.astype(np.float64) + dither).astype(np.int64).astype(object)
+        return np.asarray(whole & (2**term.bits - 1), WORDS[term.bits])
 
 
 def joined(parts: Sequence["Exact | float"]) -> Exact:
@@ -133,7 +135,7 @@ def joined(parts: Sequence["Exact | float"]) -> Exact:
     Returns:
         All of them, in the finest of their units.
     """
-    exacts = [part if isinstance(part, Exact) else total(np.array([[part]], np.float64)) for part in parts]
+    exacts = [part if isinstance(part, Exact) else Exact((1,), 0).scaled(part) for part in parts]
     finest = min(part.exponent for part in exacts)
     return Exact(tuple(number for part in exacts for number in part.at(finest).numbers), finest)
 
@@ -252,8 +254,7 @@ class Exactly:
         root = np.sqrt(W)
         each = np.empty((d + 1, len(X)))
         np.multiply(X.T, root, out=each[:d])
-        np.divide(s, root, out=each[d], where=root != 0)
-        each[d, root == 0] = 0.0
+        np.divide(s, np.where(root == 0, np.inf, root), out=each[d])
         found, places = products(each.T), np.arange(d)
         return found.take((places[:, None] * (d + 1) + places).ravel()), found.take(places * (d + 1) + d)
 
@@ -276,15 +277,21 @@ def sums(X: Array, places: Array | None = None, size: int = 1) -> Exact:
     Raises:
         NotFinite: numbers are not finite, or beyond ``MOST``.
     """
-    cut = _Cut(np.atleast_2d(np.asarray(X, np.float64).T), OF_SUMS, ROWS_OF_SUMS, MOST)
+    columns = np.atleast_2d(np.asarray(X, np.float64).T)
+    if places is not None:
+        order = np.argsort(places.astype(np.min_scalar_type(size)), kind="stable")  # fast for few bits
+        columns, places = columns.take(order, axis=1), places[order]
+    cut = _Cut(columns, OF_SUMS, ROWS_OF_SUMS, MOST)
     first, found = cut.first - OF_SUMS, _Sum((size, len(cut.first)), OF_SUMS)
     for i, parts in enumerate(cut.slices()):
         if places is None:
             found.add(parts.sum(axis=2)[:, None, None])
-        else:
-            of = places[i * ROWS_OF_SUMS :][: parts.shape[2]]
-            each = [[np.bincount(of, column, size) for column in part] for part in parts]
-            found.add(np.moveaxis(np.array(each), 1, 2)[:, :, None])
+            continue
+        here = places[i * ROWS_OF_SUMS :][: parts.shape[2]]
+        begins = np.flatnonzero(np.diff(here, prepend=-1))
+        each = np.zeros((len(parts), size, 1, len(first)))
+        each[:, here[begins], 0] = np.add.reduceat(parts, begins, axis=2).swapaxes(1, 2)
+        found.add(each)
     return found.exact(np.broadcast_to(first, (size, len(first))))
 
 
@@ -302,8 +309,8 @@ def products(X: Array, Y: Array | None = None) -> Exact:
         NotFinite: numbers are not finite, or beyond the root of ``MOST``.
     """
     most = math.sqrt(MOST)
-    left = _Cut(np.asarray(X, np.float64).T, OF_PRODUCTS, ROWS, most)
-    right = left if Y is None else _Cut(np.asarray(Y, np.float64).T, OF_PRODUCTS, ROWS, most)
+    left = _Cut(np.asarray(X).T, OF_PRODUCTS, ROWS, most)
+    right = left if Y is None else _Cut(np.asarray(Y).T, OF_PRODUCTS, ROWS, most)
     found = _Sum((len(left.first), len(right.first)), OF_PRODUCTS)
     for U, V in ((U, U) for U in left.slices()) if Y is None else zip(left.slices(), right.slices(), strict=True):
         u = U.reshape(-1, U.shape[2])
@@ -333,7 +340,7 @@ class _Sum:
     def _settle(self) -> None:
         for (k, l), each in self._now.items():
             for m in range(k + l - 1):
-                part = np.sum([each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1))], axis=0)
+                part: Array = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))
                 if m >= self._slices:
                     self._total = self._total << (self._digits * (m + 1 - self._slices))
                     self._slices = m + 1
@@ -356,8 +363,8 @@ class _Cut:
     """
 
     def __init__(self, columns: Array, digits: int, rows: int, most_of_all: float) -> None:
-        self._columns, self._digits, self._rows = columns, digits, rows
-        most = np.maximum(columns.max(axis=1, initial=0.0), -columns.min(axis=1, initial=0.0))
+        self._columns, self._digits, self._rows = np.ascontiguousarray(columns, np.float64), digits, rows
+        most = np.maximum(self._columns.max(axis=1, initial=0.0), -self._columns.min(axis=1, initial=0.0))
         if not (most < most_of_all).all():  # NaN is not
             raise NotFinite()
         self.first = np.frexp(most)[1].astype(np.int64)
@@ -365,17 +372,18 @@ class _Cut:
     def slices(self) -> Iterator[Array]:
         """The slices of some rows after the other (k, c, rows); the next ones overwrite them."""
         c, n = self._columns.shape
-        by, more = np.ldexp(1.0, self._digits - self.first)[:, None], 2.0**self._digits
         room = np.empty((c, min(n, self._rows)))
+        by = np.repeat(np.ldexp(1.0, self._digits - self.first), room.shape[1]).reshape(room.shape)
         at: Array = np.empty((SLICES, *room.shape))
         for start in range(0, n, self._rows):
-            columns, k = self._columns[:, start : start + self._rows], 0
-            rest = np.multiply(columns, by, out=room[:, : columns.shape[1]])
-            while k < 2 or rest.any():
+            columns = self._columns[:, start : start + self._rows]
+            rows = columns.shape[1]
+            rest, k = np.multiply(columns, by[:, :rows], out=room[:, :rows]), 0
+            while k < 2 or (rest != 0).any():  # several times as fast as rest.any()
                 if k == len(at):
                     at = np.concatenate([at, np.empty_like(at)])
-                part = np.rint(rest, out=at[k, :, : columns.shape[1]])
-                rest -= part
-                rest *= more
+                if k:
+                    rest *= 2.0**self._digits
+                rest -= np.rint(rest, out=at[k, :, :rows])
                 k += 1
-            yield at[:k, :, : columns.shape[1]]
+            yield at[:k, :, :rows]

@@ -6,6 +6,7 @@ declare: for no array of fractions as a count, which each hospital would round b
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -322,6 +323,11 @@ class Part:
             The sum; that of its ladder if it is one of several scales.
         """
         return found[self.key if self.key in found else self.ladder]
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
 
     @property
     def term(self) -> Term:

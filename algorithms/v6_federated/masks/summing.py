@@ -120,7 +120,7 @@ class Sums:
 
     def words(self, bits: int) -> int:
         """How many words of 32 or of 64 bits an answer has."""
-        numbers = sum(part.term.size for part in self.parts if part.bits == bits)
+        numbers = sum(part.size for part in self.parts if part.bits == bits)
         return numbers + (HEADER + sum(len(part.checks) for part in self.parts) if bits == 64 else 0)
 
 
@@ -277,7 +277,7 @@ def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, bool
     of_ladders = dict.fromkeys((part.key for parts in ladders.values() for part in parts), words[64])
     at = {32: 0, 64: HEADER}
     for part in sums.parts:
-        start, size = at[part.bits], int(np.prod(part.shape, dtype=np.int64))
+        start, size = at[part.bits], part.size
         of_part = words[part.bits][start : start + size]
         at[part.bits] = start + size
         if part.key in of_ladders:
@@ -321,7 +321,7 @@ def _blurs(sums: Sums, secret: bytes, T: bytes) -> dict[str, Array]:
     coarse = [part for parts in _rungs(sums).values() for part in parts[1:]]
     if not coarse:
         return {}
-    sizes = [int(np.prod(part.shape, dtype=np.int64)) for part in coarse]
+    sizes = [part.size for part in coarse]
     drawn = keystreams.mask(secret, notation.H("blur", T), 64, sum(sizes)) >> np.uint64(64 - BLUR)
     cut = np.split(drawn - np.uint64(2 ** (BLUR - 1)), np.cumsum(sizes)[:-1])
     return {part.key: numbers for part, numbers in zip(coarse, cut, strict=True)}

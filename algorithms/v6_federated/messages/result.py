@@ -10,7 +10,8 @@ from v6_federated.messages import codec
 from v6_federated.messages.job import SELDOM, DataSpec
 from v6_federated.messages.settings import LARGE, problem_of
 
-Count = Annotated[int, Field(ge=0, le=2**53)]  # JSON and float64 hold whole numbers up to here exactly
+MOST_ROWS = 2**53  # JSON and float64 hold whole numbers up to here exactly
+Count = Annotated[int, Field(ge=0, le=MOST_ROWS)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Noisy = Annotated[float, Field(ge=-(2**53), le=2**53)]  # a count with noise
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]

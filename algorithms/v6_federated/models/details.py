@@ -13,6 +13,7 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.masks import exact
 from v6_federated.masks.summands import Additive, Count, Declared, Sum, each
+from v6_federated.messages.result import MOST_ROWS
 from v6_federated.models import Model, metrics
 from v6_federated.models.alone import alone
 from v6_federated.models.linear import predicted
@@ -230,7 +231,7 @@ def wrong(details: Mapping[str, Array], calibrated: bool, levels: int, classes: 
         return problem
     for name, array in details.items():
         whole = name not in ("counts", "subgroups") or not (array % 1).any()
-        if array.shape != asked[name] or not whole or not ((array >= 0) & (array < metrics.MOST_ROWS)).all():
+        if array.shape != asked[name] or not whole or not ((array >= 0) & (array < MOST_ROWS)).all():
             return problem
     if "counts" in details:
         rows = details["counts"].sum(axis=0)

@@ -30,7 +30,7 @@ from v6_federated.data.source import Rows
 from v6_federated.masks import exact
 from v6_federated.masks.exact import Exact
 from v6_federated.masks.summands import LOSSES, Additive, Count, Declared, Sum
-from v6_federated.messages.result import MOST_CROSSED, confusion_shape
+from v6_federated.messages.result import MOST_CROSSED, MOST_ROWS, confusion_shape
 from v6_federated.models import Model
 from v6_federated.models.alone import alone
 from v6_federated.models.linear import predicted
@@ -39,7 +39,6 @@ from v6_federated.noise import units
 from v6_federated.rules.limits import MOST_BANDS
 from v6_federated.rules.rounding import Rounding, rounded_loss, rounded_to, step_of
 
-MOST_ROWS = 2**53  # float64 and JSON hold whole numbers up to here exactly
 MOST_LOSS = 1e100
 MOST_PREDICTED = 2.0**116  # its square is ``exact.MOST``, so that the sums of a hundred nodes are below 2^267
 LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean

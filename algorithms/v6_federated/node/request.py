@@ -1,5 +1,6 @@
 """A request as the node counts and logs it: which function, for which job, and what left."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 
 from v6_federated.base import database
 from v6_federated.base.vantage6_api import NO_OWN_FOLDER
+from v6_federated.masks import study
+from v6_federated.masks.study import Study
 from v6_federated.messages import serialization
 from v6_federated.rules import audit, quota, stopped
 from v6_federated.rules.hospital import HospitalFolder
@@ -68,6 +71,15 @@ class Request:
             if folder is not None and not folder.own:
                 print(ONE_SESSION if NO_OWN_FOLDER else WITHOUT_FOLDER, flush=True)
         return cls(policy, folder, line, arguments)
+
+    @functools.cached_property
+    def study(self) -> Study | None:
+        """The study that this hospital has accepted when it is first looked at; None if there is none.
+
+        Raises:
+            NodePermissionException: there is one that was not accepted, or an accepted one has changed.
+        """
+        return None if self.folder is None else study.accepted(self.folder.path)
 
     def check_stopped(self) -> None:
         """Refuse the request if the hospital's operator has stopped its job.

@@ -386,9 +386,16 @@ class NodeRows:
         self._check_covered()
         self._check_rows()
         self.source.features(self.job.data).check_finite()
-        features = self.source.training(self.job.data, self.identity, self.policy)
+        features = self.as_read
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
         return preprocessing.apply(features, self.job.data.preprocess, levelling.fit)
+
+    @property
+    def as_read(self) -> Features:
+        """The same before any step."""
+        self._check_covered()
+        self._check_rows()
+        return self.source.training(self.job.data, self.identity, self.policy)
 
     @property
     def adding(self) -> Adding:

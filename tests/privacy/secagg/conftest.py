@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import second
+import single_values
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.masks import agreement, keys
@@ -15,7 +15,7 @@ from v6_federated.masks.study import Hospital, Study
 
 @pytest.fixture(scope="session")
 def vectors():
-    return json.loads(second.FILE.read_text(encoding="utf-8"))
+    return json.loads(single_values.FILE.read_text(encoding="utf-8"))
 
 
 @dataclass

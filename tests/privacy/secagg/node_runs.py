@@ -20,6 +20,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import second
+import single_values
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from v6_federated.base.vantage6_api import CollectResultsError
@@ -336,7 +337,7 @@ def replayed(run: Any, module: Any) -> tuple[list[dict[str, Any]], dict[int, Any
     for given in run["nodes"]:
         own = (bytes.fromhex(given[name]) for name in ("secret", "s"))
         said = (run[name] for name in ("study.json", "minimum", "version", "bands", "database"))
-        nodes[given["organization"]] = module.Node(given["organization"], *own, *said, given["limits"].encode())
+        nodes[given["organization"]] = module.Node(given["organization"], *own, *said, given["limits"])
     tables = {given["organization"]: bytes.fromhex(given["table"]) for given in run["nodes"]}
     centrals: dict[str, Any] = {}
     requests = []
@@ -352,8 +353,7 @@ def replayed(run: Any, module: Any) -> tuple[list[dict[str, Any]], dict[int, Any
                     answers[k] = nodes[k].confirm(message)
                 else:
                     given = found.get("given") or {"values": None, "n": None}
-                    kept = bytes.fromhex(found.get("kept", ""))
-                    answers[k] = nodes[k].answer(message, items, given["values"], given["n"], kept)
+                    answers[k] = nodes[k].answer(message, items, given["values"], given["n"])
             except module.Refused:
                 answers[k] = None
         made: dict[str, Any] = {"answers": answers}
@@ -380,22 +380,19 @@ def computed(run: Any) -> dict[str, Any]:
     for asked, made in zip(run["requests"], requests, strict=True):
         answered = {k: said for k, said in made.pop("answers").items() if said is not None}
         if asked["message"]["method"] == "confirm":
-            known = {k: nodes[k].jobs[asked["message"]["kwargs"]["job"]["key"]] for k in answered}
-            made["steps"] = {
-                k: {"R": of["R"], "K": {S.hex(): K for S, K in of["K"].items()}} for k, of in known.items()
-            }
+            made["steps"] = {k: nodes[k].steps[asked["message"]["kwargs"]["job"]["key"]] for k in answered}
         elif "sums" in asked["message"]["kwargs"]:
             made["steps"] = {k: nodes[k].steps[said["T"]] for k, said in answered.items()}
-    study = second.study_of(run["study.json"])
-    digest = None if study is None else second.study_digest(study)
-    found = second.plain({"digest": digest, "code": digest and second.base32(digest[:30]), "requests": requests})
+    study = run["study.json"]
+    of = {"digest": study and second.study_digest(study), "code": study and second.study_code(study)}
+    found = single_values.plain({**of, "requests": requests})
     assert isinstance(found, dict)
     return found
 
 
 def vectors() -> dict[str, Any]:
     """All of vectors.json."""
-    return {**second.vectors(), "runs": [run | {"computed": computed(run)} for run in runs()]}
+    return {**single_values.vectors(), "runs": [run | {"computed": computed(run)} for run in runs()]}
 
 
 def written(value: Any, indent: str = "") -> str:
@@ -413,4 +410,4 @@ def written(value: Any, indent: str = "") -> str:
 
 
 if __name__ == "__main__":
-    second.FILE.write_text(written(vectors()) + "\n", encoding="utf-8")
+    single_values.FILE.write_text(written(vectors()) + "\n", encoding="utf-8")

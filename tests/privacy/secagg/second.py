@@ -1,754 +1,852 @@
-"""A second implementation of docs/secure-aggregation.md that shares no code with the package.
+"""A second implementation of v6-federated/secagg/1: a node and a central.
 
-It uses hashlib, hmac, struct, exact fractions, and X25519 and ChaCha20 of cryptography; nothing is fast. node_runs.py
-writes vectors.json, of which all is computed here but what real nodes have sent.
+It was written from docs/secure-aggregation.md alone, by somebody who had read no other part of this project, and shares
+no code with the package. Where the page turned out to be silent, both it and this file have been completed. Nothing is
+fast. Nothing is dithered: ``dither`` is a function of its own.
+
+A node keeps all in memory, and is told what its function has computed. Messages and answers are parsed JSON.
 """
 
 import base64
 import hashlib
 import hmac
+import json
 import math
+import re
 import struct
+from contextlib import suppress
 from fractions import Fraction
-from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-FILE = Path(__file__).with_name("vectors.json")
-NAME = b"v6-federated/secagg/1"
-
-
-def be(number):
-    return struct.pack(">Q", number)
-
-
-def enc(*parts):
-    out = NAME
-    for part in parts:
-        if isinstance(part, int):
-            part = be(part)
-        if isinstance(part, str):
-            part = part.encode("utf-8")
-        out += be(len(part)) + part
-    return out
-
-
-def H(*parts):
-    return hashlib.sha256(enc(*parts)).digest()
-
-
-def mac(key, message):
-    return hmac.new(key, message, hashlib.sha256).digest()
-
-
-def expand(key, info, length=32):
-    out, block, counter = b"", b"", 1
-    while len(out) < length:
-        block = mac(key, block + info + bytes([counter]))
-        out += block
-        counter += 1
-    return out[:length]
-
-
-def hkdf(salt, ikm, info, length=32):
-    return expand(mac(salt, ikm), info, length)
-
-
-def base32(data):
-    bits = "".join(f"{byte:08b}" for byte in data)
-    letters = ["ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[int(bits[i : i + 5], 2)] for i in range(0, len(bits), 5)]
-    return "-".join("".join(letters[i : i + 4]) for i in range(0, len(letters), 4))
-
-
-def public(private):
-    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-
-
-def dh(private, other):
-    return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(other))
-
-
-def written(key):
-    return base32(key + H("key", key)[:3])
-
-
-def study_digest(study):
-    """Of name, version, colluders, hospitals_a_person, schema, hospital_totals, "blocks": [[[name, key], ...], ...]."""
-    blocks = sorted(sorted(block, key=lambda h: h[1]) for block in study["blocks"])
-    blocks.sort(key=lambda block: block[0][1])
-    digests = [H("block", *[part for hospital in block for part in hospital]) for block in blocks]
-    said = [study["colluders"], study["hospitals_a_person"], study["schema"] or "", study["hospital_totals"]]
-    return H("study", study["name"], study["version"], *said, *digests)
-
-
-def roster(study, job, entries):
-    """Of [(S, E, D, version), ...]."""
-    return H("roster", study, job, *[part for entry in sorted(entries) for part in entry])
-
-
-def pair(s, e, peer_S, peer_E, study, job):
-    S, E = public(s), public(e)
-    if peer_S > S:
-        secret = dh(s, peer_S) + dh(e, peer_E) + dh(e, peer_S) + dh(s, peer_E)
-        order = (S, E, peer_S, peer_E)
-    else:
-        secret = dh(s, peer_S) + dh(e, peer_E) + dh(s, peer_E) + dh(e, peer_S)
-        order = (peer_S, peer_E, S, E)
-    return hkdf(study, secret, enc("pair", job, *order))
-
-
-def tag(K, sender, receiver, R):
-    return mac(expand(K, enc("confirm", R)), enc("tag", sender, receiver, R))
-
-
-def number(x):
-    """A number as ECMAScript writes it."""
-    if x == 0:
-        return "0"
-    if x < 0:
-        return "-" + number(-x)
-    if isinstance(x, int):
-        return str(x)
-    mantissa, _, exponent = repr(x).partition("e")
-    whole, _, rest = mantissa.partition(".")
-    rest = "" if rest == "0" else rest
-    digits, point = (whole + rest).lstrip("0"), len(whole) + int(exponent or 0)
-    point -= len(whole + rest) - len((whole + rest).lstrip("0"))
-    digits = digits.rstrip("0")
-    k = len(digits)
-    if k <= point <= 21:
-        return digits + "0" * (point - k)
-    if 0 < point <= 21:
-        return digits[:point] + "." + digits[point:]
-    if -6 < point <= 0:
-        return "0." + "0" * -point + digits
-    sign = "+" if point > 0 else "-"
-    return digits[0] + ("." + digits[1:] if k > 1 else "") + f"e{sign}{abs(point - 1)}"
-
-
-def canonical(value):
-    """RFC 8785."""
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, int | float):
-        return number(value)
-    if isinstance(value, str):
-        short = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 34: '"', 92: "\\"}
-        letters = [f"\\{short[ord(c)]}" if ord(c) in short else f"\\u{ord(c):04x}" if ord(c) < 32 else c for c in value]
-        return '"' + "".join(letters) + '"'
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(canonical, value)) + "]"
-    keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
-    return "{" + ",".join(canonical(key) + ":" + canonical(value[key]) for key in keys) + "}"
-
-
-def array_digest(name, kind, shape, elements):
-    letters = {"f4": "f", "f8": "d", "i8": "q"}
-    content = struct.pack(f"<{len(elements)}{letters[kind]}", *elements)
-    return H("array", name, kind, len(shape), *shape, hashlib.sha256(content).digest())
-
-
-def transcript(R, request):
-    arrays = [array_digest(name, *request["arrays"][name]) for name in sorted(request["arrays"])]
-    return H(
-        "round",
-        R,
-        request["seq"],
-        request["round"],
-        request["method"],
-        request["function"],
-        canonical(request["layout"]).encode(),
-        canonical(request["arguments"]).encode(),
-        *arrays,
-    )
-
-
-def layout_digest(items):
-    """Of [[name, weight, shape, unit, additive], ...]."""
-    return H("layout", canonical(items).encode())
-
-
-def terms(items, units):
-    """The terms of an answer, whose words follow in this order; the request has a unit for each mean and each range."""
-    found, units = [], list(units)
-    for name, _, shape, unit, _ in items:
-        chosen = unit == "mean" or isinstance(unit, list)
-        scales = [units.pop(0)] if chosen else [[64, e] for e in (range(-20, 261, 20) if unit == "any" else [unit])]
-        found += [{"name": name, "bits": bits, "shape": shape, "exponent": e} for bits, e in scales]
-    return found
-
-
-def mask(K, T, bits, size):
-    key = expand(K, enc(f"mask{bits}", T))
-    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(size * bits // 8))
-    return list(struct.unpack(f"<{size}{ {32: 'I', 64: 'Q'}[bits] }", stream))
-
-
-def masked(words, own, keys, T, bits):
-    result = list(words)
-    for peer, K in keys.items():
-        for i, m in enumerate(mask(K, T, bits, len(words))):
-            result[i] = (result[i] + (m if peer > own else -m)) % 2**bits
-    return result
-
-
-def encode(term, values):
-    """Words; exact. Numbers of any size wrap."""
-    bits, e = term["bits"], term["exponent"]
-    unit = Fraction(1) if e is None else Fraction(2) ** (e - {32: 30, 64: 56}[bits])
-    return [round(Fraction(x) / unit) % 2**bits for x in values]  # half to even
-
-
-def dither(secret, T, key, size):
-    """Two numbers of two words: Box and Muller. The last digits depend on the machine's logarithm."""
-    half = (size + 1) // 2
-    words = [word >> 11 for word in mask(expand(secret, enc("dither", T, key)), T, 64, 2 * half)]
-    first, last = [], []
-    for v, w in zip(words[:half], words[half:], strict=True):
-        length, angle = 2 * math.sqrt(-2 * math.log((v + 1) / 2**53)), 2 * math.pi * w / 2**53
-        first.append(length * math.cos(angle))
-        last.append(length * math.sin(angle))
-    return (first + last)[:size]
-
-
-def factors(T, size):
-    """Odd numbers 2 a + 1, where each a is two bytes, with a sign, of a mask with T as its key."""
-    key = expand(T, enc("mask32", enc("factors")))
-    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(2 * size))
-    return [2 * a + 1 for a in struct.unpack(f"<{size}h", stream)]
-
-
-CHECKS = (32, 72, 112, 152, 192, 232)
-
-
-def checks(term, values, T):
-    """The words of the checks of a term."""
-    total = sum((Fraction(x) * factor for x, factor in zip(values, factors(T, len(values)), strict=True)), Fraction(0))
-    return [encode({"bits": 64, "exponent": term["exponent"] + more}, [total])[0] for more in CHECKS]
-
-
-def decode(term, words):
-    bits, e = term["bits"], term["exponent"]
-    signed = [word - 2**bits if word >= 2 ** (bits - 1) else word for word in words]
-    return signed if e is None else [float(q * Fraction(2) ** (e - {32: 30, 64: 56}[bits])) for q in signed]
-
-
-# ---- a node and central
-
-SELDOM = ("exclude", "missing", "levels", "subgroup", "offset", "weights", "event", "time")  # of a job's data
-CHOSEN = {"mean": {64: range(10, 171, 40), 32: range(-40, 41)}}  # widths and e that a request may choose
+PROTOCOL = "v6-federated/secagg/1"
+ANY = list(range(-20, 261, 20))
+ABOUT_JOB = ("method", "seed", "participants", "minimum_rows", "privacy", "hospital_totals")
+ABOUT_DATA = (
+    *("label", "features", "classes", "categories", "holdout", "supervised", "regression"),
+    *("subgroup", "levels", "offset", "weights", "event", "time"),
+)
+OPTIONAL = ("exclude", "missing", "levels", "subgroup", "offset", "weights", "event", "time")
 
 
 class Refused(Exception):
     """A node or central refuses what it was sent."""
 
 
-def refuse_unless(right):
-    if not right:
-        raise Refused
+def need(condition, reason):
+    if not condition:
+        raise Refused(reason)
 
 
-def whole_number(value, least, end):
-    return type(value) is int and least <= value < end
+# ---- notation
 
 
-def secret_of(secret, purpose, message):
+def part(p) -> bytes:
+    if isinstance(p, str):
+        return p.encode()
+    if isinstance(p, int) and not isinstance(p, bool):
+        return struct.pack(">Q", p)
+    return bytes(p)
+
+
+def enc(*parts) -> bytes:
+    encoded = PROTOCOL.encode()
+    for p in map(part, parts):
+        encoded += struct.pack(">Q", len(p)) + p
+    return encoded
+
+
+def H(*parts) -> bytes:
+    return hashlib.sha256(enc(*parts)).digest()
+
+
+def mac(key: bytes, message: bytes) -> bytes:
+    return hmac.new(key, message, hashlib.sha256).digest()
+
+
+def own(secret: bytes, purpose: str, message: bytes) -> bytes:
     return mac(secret, purpose.encode() + b"\0" + message)
 
 
-def arrays_of(payload):
-    """(type, shape, elements) by name."""
-    letters, kinds = {"float32": "f", "float16": "e", "float64": "d"}, {"float64": "f8"}
-    data = base64.b64decode(payload["data"], validate=True)
-    letter = letters[payload["dtype"]]
-    numbers = [number for (number,) in struct.iter_unpack(f"<{letter}", data)]
-    found = {}
-    for name, shape in payload["shapes"].items():
-        size = math.prod(shape)
-        found[name] = (kinds.get(payload["dtype"], "f4"), shape, numbers[:size])
-        numbers = numbers[size:]
-    refuse_unless(not numbers)
-    return found
+def expand(key: bytes, info: bytes, length: int = 32) -> bytes:
+    """Of RFC 5869."""
+    made, block = b"", b""
+    while len(made) < length:
+        block = mac(key, block + info + bytes([len(made) // 32 + 1]))
+        made += block
+    return made[:length]
 
 
-def words_payload(words, bits):
-    data = struct.pack(f"<{len(words)}{ {32: 'I', 64: 'Q'}[bits] }", *words)
-    return {"dtype": f"uint{bits}", "shapes": {"y": [len(words)]}, "data": base64.b64encode(data).decode()}
+def hkdf(salt: bytes, ikm: bytes, info: bytes, length: int = 32) -> bytes:
+    return expand(mac(salt, ikm), info, length)
 
 
-def words_of(payload, bits, size):
-    refuse_unless({**payload, "data": ""} == {"dtype": f"uint{bits}", "shapes": {"y": [size]}, "data": ""})
-    data = base64.b64decode(payload["data"], validate=True)
-    refuse_unless(len(data) == size * bits // 8)
-    return list(struct.unpack(f"<{size}{ {32: 'I', 64: 'Q'}[bits] }", data))
+def number(x) -> str:
+    """A number as ECMAScript writes it."""
+    if isinstance(x, int):
+        need(abs(x) <= 2**53 - 1, "a whole number that JSON may round")
+        return str(x)
+    need(math.isfinite(x), "a number that is not finite")
+    if x == 0:
+        return "0"
+    sign, digits, exponent = "-" * (x < 0), *scientific(abs(x))
+    n, k = exponent + 1, len(digits)
+    if k <= n <= 21:
+        return sign + digits + "0" * (n - k)
+    if 0 < n <= 21:
+        return sign + digits[:n] + "." + digits[n:]
+    if -6 < n <= 0:
+        return sign + "0." + "0" * -n + digits
+    mantissa = digits[0] + ("." + digits[1:] if k > 1 else "")
+    return f"{sign}{mantissa}e{'+' if n > 0 else '-'}{abs(n - 1)}"
 
 
-def one_form(job):
-    """The job as T binds it."""
-    data = {name: value for name, value in job["data"].items() if name not in SELDOM or value}
-    said = {name: value for name, value in job.items() if name != "hospital_totals" or value}
-    return {"aggregation": "plain", "privacy": None, **said, "data": data}
+def scientific(x: float) -> tuple[str, int]:
+    """The shortest digits, without zeros at either end, and the exponent of the first."""
+    mantissa, _, exponent = repr(x).partition("e")
+    whole, _, rest = mantissa.partition(".")
+    power = int(exponent or 0) + len(whole) - 1
+    digits = whole + rest
+    stripped = digits.lstrip("0")
+    power -= len(digits) - len(stripped)
+    return stripped.rstrip("0"), power
 
 
-def told(job):
-    """What may not change during a job, once keys are confirmed."""
-    data = job["data"]
-    names = ("label", "features", "classes", "categories", "holdout", "supervised", "regression")
-    more = ("subgroup", "levels", "offset", "weights", "event", "time")
-    of_data = {name: data.get(name) or None if name in more else data.get(name) for name in (*names, *more)}
-    said = [job[name] for name in ("method", "seed", "participants", "minimum_rows", "privacy")]
-    return canonical([*said, job.get("hospital_totals") or "", of_data])
+def canonical(x) -> str:
+    """RFC 8785."""
+    if x is None or isinstance(x, bool):
+        return {None: "null", True: "true", False: "false"}[x]
+    if isinstance(x, int | float):
+        return number(x)
+    if isinstance(x, str):
+        return json.dumps(x, ensure_ascii=False)
+    if isinstance(x, list | tuple):
+        return "[" + ",".join(map(canonical, x)) + "]"
+    names = sorted(x, key=lambda name: name.encode("utf-16-be"))
+    return "{" + ",".join(canonical(name) + ":" + canonical(x[name]) for name in names) + "}"
 
 
-def check_sums(sums, items):
-    """The units of a request, which is about this layout."""
-    refuse_unless(isinstance(sums, dict) and set(sums) == {"seq", "block", "rows", "layout", "units", "tags"})
-    refuse_unless(whole_number(sums["seq"], 1, 2**31) and whole_number(sums["block"], 0, 2**53))
-    refuse_unless(sums["rows"] is None or whole_number(sums["rows"], 1, 2**40))
-    refuse_unless(sums["layout"] == layout_digest(items).hex() and isinstance(sums["tags"], dict))
-    refuse_unless(sums["rows"] is not None or all(weight != "share" for _, weight, *_ in items))
-    accepted = [
-        CHOSEN["mean"] if unit == "mean" else {64: range(unit[0], unit[1] + 1)}
-        for *_, unit, _ in items
-        if unit == "mean" or isinstance(unit, list)
-    ]
-    refuse_unless(isinstance(sums["units"], list) and len(sums["units"]) == len(accepted))
-    for unit, of in zip(sums["units"], accepted, strict=True):
-        refuse_unless(isinstance(unit, list) and [*map(type, unit)] == [int, int] and unit[1] in of.get(unit[0], ()))
-    return sums["units"]
+def unhex(text, length: int) -> bytes:
+    good = isinstance(text, str) and re.fullmatch(f"[0-9a-f]{{{2 * length}}}", text)
+    need(good, "no hexadecimal of the right length")
+    return bytes.fromhex(text)
 
 
-def parts(items, units):
-    """Like ``terms``, with the weight, the key and the checks of each."""
-    found, units = [], list(units)
+SIZES = {"float32": "f", "float64": "d", "float16": "e", "uint32": "I", "uint64": "Q"}
+
+
+def pack(dtype: str, words: list[int]) -> dict:
+    data = struct.pack(f"<{len(words)}{SIZES[dtype]}", *words)
+    return {"dtype": dtype, "shapes": {"y": [len(words)]}, "data": base64.b64encode(data).decode()}
+
+
+def unpack(payload: dict, *dtypes: str) -> dict[str, tuple[list[int], list]]:
+    """Shape and elements of each array."""
+    need(isinstance(payload, dict) and set(payload) == {"dtype", "shapes", "data"}, "no payload")
+    need(payload["dtype"] in dtypes, "another dtype")
+    try:
+        data = base64.b64decode(payload["data"], validate=True)
+    except ValueError:
+        raise Refused("no base64") from None
+    shapes = payload["shapes"]
+    lengths = {name: math.prod(shape) for name, shape in shapes.items()}
+    letter = SIZES[payload["dtype"]]
+    need(len(data) == sum(lengths.values()) * struct.calcsize("<" + letter), "a payload of another length")
+    elements = list(struct.unpack(f"<{sum(lengths.values())}{letter}", data))
+    need(all(math.isfinite(x) for x in elements), "an array that is not finite")
+    arrays, start = {}, 0
+    for name, length in lengths.items():
+        arrays[name] = shapes[name], elements[start : start + length]
+        start += length
+    return arrays
+
+
+# ---- keys and study
+
+
+def public(s: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(s).public_key().public_bytes_raw()
+
+
+def x25519(s: bytes, S: bytes) -> bytes:
+    try:
+        return X25519PrivateKey.from_private_bytes(s).exchange(X25519PublicKey.from_public_bytes(S))
+    except ValueError:
+        raise Refused("a point of small order") from None
+
+
+def checked_key(S: bytes) -> bytes:
+    need(len(S) == 32 and int.from_bytes(S, "little") < 2**255 - 19, "a key in another form")
+    x25519(bytes(range(32)), S)
+    return S
+
+
+def groups(data: bytes) -> str:
+    text = base64.b32encode(data).decode()
+    return "-".join(text[i : i + 4] for i in range(0, len(text), 4))
+
+
+def write_key(S: bytes) -> str:
+    return groups(S + H("key", S)[:3])
+
+
+def read_key(text: str) -> bytes:
+    try:
+        data = base64.b32decode(re.sub(r"[\s-]", "", text).upper())
+    except ValueError:
+        raise Refused("no key") from None
+    need(len(data) == 35 and data[32:] == H("key", data[:32])[:3], "a mistyped key")
+    return checked_key(data[:32])
+
+
+def study_blocks(study: dict) -> list[list[tuple[bytes, str]]]:
+    return sorted(sorted((read_key(h["key"]), h["name"]) for h in block) for block in study["blocks"])
+
+
+def study_digest(study: dict) -> bytes:
+    blocks = [H("block", *(p for S, name in block for p in (name, S))) for block in study_blocks(study)]
+    head = [study[name] for name in ("name", "version", "colluders", "hospitals_a_person")]
+    return H("study", *head, study["schema"] or "", study["hospital_totals"], *blocks)
+
+
+def study_code(study: dict) -> str:
+    return groups(study_digest(study)[:30])
+
+
+# ---- key agreement
+
+
+def roster_digest(study: bytes, job: str, roster: list[dict]) -> bytes:
+    parts = []
+    for entry in sorted(roster, key=lambda entry: entry["S"]):
+        parts += [*(bytes.fromhex(entry[name]) for name in "SED"), entry["version"]]
+    return H("roster", study, job, *parts)
+
+
+def pair_key(study: bytes, job: str, s: bytes, e: bytes, S: bytes, E: bytes) -> bytes:
+    """K of the node with private s and e, and another one with S and E."""
+    mine = public(s), public(e)
+    dh = x25519(s, S) + x25519(e, E)
+    if mine[0] < S:
+        dh += x25519(e, S) + x25519(s, E)
+        info = enc("pair", job, *mine, S, E)
+    else:
+        dh += x25519(s, E) + x25519(e, S)
+        info = enc("pair", job, S, E, *mine)
+    return hkdf(study, dh, info)
+
+
+def tag(K: bytes, R: bytes, sender: bytes, receiver: bytes) -> bytes:
+    return mac(expand(K, enc("confirm", R)), enc("tag", sender, receiver, R))
+
+
+# ---- transcript
+
+
+def unfold(ids) -> list[int]:
+    return [i for x in ids for i in (range(x[0], x[1] + 1) if isinstance(x, list) else [x])]
+
+
+def fold(ids) -> list:
+    folded, run = [], []
+    for i in [*sorted(unfold(ids)), None]:
+        if run and (i is None or i != run[-1] + 1):
+            folded += [[run[0], run[-1]]] if len(run) >= 100 else run
+            run = []
+        run.append(i)
+    return folded
+
+
+def step_digest(step) -> str:
+    return hashlib.sha256(json.dumps(step, sort_keys=True).encode()).hexdigest()
+
+
+def normal_job(job: dict, kept_steps: dict) -> dict:
+    """The job in the form that T has."""
+    job = dict(job)
+    for name in ("participants", "evaluators"):
+        if job.get(name):
+            job[name] = fold(job[name])
+    data = dict(job["data"])
+    for name in OPTIONAL:
+        if name in data and (data[name] is None or data[name] is False or data[name] in ("", [], {})):
+            del data[name]
+    steps = []
+    for step in data.get("preprocess") or []:
+        if isinstance(step, dict) and set(step) == {"step", "kept"}:
+            need(step["kept"] in kept_steps, "a step that was not kept")
+            step = kept_steps[step["kept"]]
+        steps.append(step)
+    if data.get("preprocess"):
+        data["preprocess"] = steps
+    return job | {"data": data}
+
+
+def about(job: dict) -> str:
+    return canonical([[job.get(name) for name in ABOUT_JOB], [job["data"].get(name) for name in ABOUT_DATA]])
+
+
+def array_digest(name: str, dtype: str, shape: list[int], elements: list) -> bytes:
+    kind, letter = ("f8", "d") if dtype == "float64" else ("f4", "f")
+    data = struct.pack(f"<{len(elements)}{letter}", *elements)
+    return H("array", name, kind, len(shape), *shape, hashlib.sha256(data).digest())
+
+
+def arguments(kwargs: dict, job: dict, database) -> dict:
+    others = {name: x for name, x in kwargs.items() if name not in ("job", "round", "sums", "arrays")}
+    return {"evaluate": None, "bands": 0} | others | {"job": job, "database": database}
+
+
+def transcript(R: bytes, seq, round_, method, function, layout: list, arguments: dict, digests: list[bytes]) -> bytes:
+    return H("round", R, seq, round_, method, function, canonical(layout), canonical(arguments), *digests)
+
+
+# ---- masks
+
+
+def keystream(key: bytes, length: int) -> bytes:
+    return Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(length))
+
+
+def mask(K: bytes, width: int, T: bytes, count: int) -> list[int]:
+    data = keystream(expand(K, enc(f"mask{width}", T)), count * width // 8)
+    return list(struct.unpack(f"<{count}{'I' if width == 32 else 'Q'}", data))
+
+
+def masked(q: list[int], width: int, S: bytes, K: dict[bytes, bytes], T_kept: bytes) -> list[int]:
+    """The words q of the node S, whose pair keys are K by the other's S."""
+    y = list(q)
+    for other, key in K.items():
+        sign = 1 if other > S else -1
+        y = [(x + sign * m) % 2**width for x, m in zip(y, mask(key, width, T_kept, len(y)), strict=True)]
+    return y
+
+
+def factors(T: bytes, count: int) -> list[int]:
+    data = keystream(expand(T, enc("mask32", enc("factors"))), 2 * count)
+    return [2 * a + 1 for a in struct.unpack(f"<{count}h", data)]
+
+
+def blur(noise: bytes, T: bytes, count: int) -> list[int]:
+    return [(m >> 28) - 2**35 for m in mask(noise, 64, H("blur", T), count)]
+
+
+def dither(noise: bytes, T: bytes, key: str, k: int) -> list[float]:
+    """Gaussian numbers for the k values of a key. The last digits depend on the machine's logarithm and cosine."""
+    h = (k + 1) // 2
+    words = [m >> 11 for m in mask(expand(noise, enc("dither", T, key)), 64, T, 2 * h)]
+    radius = [2 * math.sqrt(-2 * math.log((v + 1) * 2.0**-53)) for v in words[:h]]
+    angle = [2 * math.pi * w * 2.0**-53 for w in words[h:]]
+    polar = list(zip(radius, angle, strict=True))
+    return ([r * math.cos(a) for r, a in polar] + [r * math.sin(a) for r, a in polar])[:k]
+
+
+# ---- encoding
+
+
+class Failed(Exception):
+    """A node cannot compute its part."""
+
+
+def layout_digest(items: list) -> str:
+    return H("layout", canonical(items)).hex()
+
+
+def size(item) -> int:
+    return math.prod(item[2])
+
+
+def chooses(item) -> bool:
+    """Whether the request chooses its unit."""
+    return item[3] == "mean" or isinstance(item[3], list)
+
+
+def with_units(items: list, units: list) -> list[tuple]:
+    """Each item with its width and its list of e; None for counts."""
+    left = iter(units)
+    full = []
     for item in items:
-        chosen = item[3] == "mean" or isinstance(item[3], list)
-        for part in terms([item], [units.pop(0)] if chosen else []):
-            name, weight, shape, unit, _ = item
-            key = f"{weight} {name}" + ("" if part["exponent"] is None else f" 2^{part['exponent']}")
-            mean = unit == "mean" and shape != []
-            scales = [part["exponent"] + more for more in CHECKS if part["exponent"] + more <= 280] if mean else []
-            size = math.prod(shape)
-            found.append(part | {"weight": weight, "key": key, "size": size, "checks": scales, "ladder": unit == "any"})
-    return found
+        if item[3] is None:
+            full.append((item, 64, None))
+        elif item[3] == "any":
+            full.append((item, 64, ANY))
+        elif chooses(item):
+            width, e = next(left)
+            full.append((item, width, [e]))
+        else:
+            full.append((item, 64, [item[3]]))
+    return full
 
 
-def sizes(found):
-    """How many words of 32 and of 64 bits an answer has."""
-    of = {bits: sum(part["size"] for part in found if part["bits"] == bits) for bits in (32, 64)}
-    return of[32], 2 + of[64] + sum(len(part["checks"]) for part in found)
+def whole(x, low, high) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and low <= x <= high
 
 
-def halvings(N):
-    """The least L for which 2^L >= N."""
+def check_units(items: list, units) -> None:
+    chosen = [item for item in items if chooses(item)]
+    need(isinstance(units, list) and len(units) == len(chosen), "another number of units")
+    for item, unit in zip(chosen, units, strict=True):
+        need(isinstance(unit, list) and len(unit) == 2, "no unit")
+        width, e = unit
+        need(whole(width, 32, 64) and whole(e, -1000, 1000), "no unit")
+        if item[3] == "mean":
+            good = (width == 64 and e in (10, 50, 90, 130, 170)) or (width == 32 and -40 <= e <= 40)
+        else:
+            good = width == 64 and item[3][0] <= e <= item[3][1]
+        need(good, "a unit that is not accepted")
+
+
+def check_exponents(e: int) -> list[int]:
+    return [x for x in range(e + 32, e + 233, 40) if x <= 280]
+
+
+def has_checks(item) -> bool:
+    return item[3] == "mean" and item[2] != []
+
+
+def key_of(item, e) -> str:
+    return f"{item[1]} {item[0]}" + (f" 2^{e[0]}" if e and len(e) == 1 else "")
+
+
+def share_bits(N: int) -> int:
     return (N - 1).bit_length()
 
 
-def weighted(weight, values, given, n, N, K):
-    """Float64 throughout."""
-    kind, _, divisor = weight.partition("/")
-    if kind == "share":
-        return [x * n * 2.0 ** -halvings(N) for x in values]
-    if kind == "equal":
-        x = K * given[divisor][0] if divisor else K
-        return [value / x if x else value * 0 for value in values]
-    return [x * n for x in values] if kind == "rows" else list(values)
+def flat(x) -> list:
+    return [z for y in x for z in flat(y)] if isinstance(x, list) else [x]
 
 
-def exact(weight, numbers, exponent, N):
-    """Of whole numbers of 2^exponent, sums over the node's rows: what is rounded once."""
-    exponent -= halvings(N) if weight == "share" else 0
-    return [Fraction(int(number, 16)) * Fraction(2) ** exponent for number in numbers]
+def finite(x: float) -> float:
+    if not math.isfinite(x):
+        raise Failed("a number is not finite")
+    return x
 
 
-def node_words(found, given, n, N, K, secret, T):
-    """What a node adds to a sum, before masks, without dither: words of 32 and of 64 bits."""
-    q, of_checks = {32: [], 64: [1, 0]}, []
-    coarse = sum(part["size"] for part in found if part["ladder"] and part["exponent"] > -20)
-    blur = [(word >> 28) - 2**35 for word in mask(secret, H("blur", T), 64, coarse)]
-    for part in found:
-        values = given.get(part["name"])
-        if isinstance(values, dict):
-            values = exact(part["weight"], values["numbers"], values["exponent"], N)
-            words = encode(part, values)
-        elif part["exponent"] is None:
-            words = encode(part, values)
-        else:
-            values = weighted(part["weight"], [float(x) for x in values], given, n, N, K)
-            words = encode(part, values)
-        if part["ladder"] and part["exponent"] > -20:
-            words = [(word + more) % 2**64 for word, more in zip(words, blur, strict=False)]
-            blur = blur[len(words) :]
-        q[part["bits"]] += words
-        if part["checks"]:
-            of_checks += checks(part, values, T)[: len(part["checks"])]
-    return q[32], q[64] + of_checks
+def numbers(given) -> list:
+    """What the function has returned: floats, or exact numbers as fractions."""
+    if isinstance(given, dict):
+        if any(isinstance(a, str) and not re.fullmatch("-?(0x)?[0-9a-f]+", a) for a in given["numbers"]):
+            raise Failed("a number is not finite")
+        unit = Fraction(2) ** given["exponent"]
+        return [(int(a, 16) if isinstance(a, str) else a) * unit for a in flat(given["numbers"])]
+    texts = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+    return [texts[x] if isinstance(x, str) else x for x in flat(given)]
 
 
-def noise_words(found, secret, T):
-    """What a node adds that cannot compute its part."""
-    of32, of64 = sizes(found)
-    return mask(secret, T, 32, of32), [1, *mask(secret, T, 64, of64)[1:]]
+def weighted(item, values: dict, n: int, N: int | None, K: int) -> list:
+    """The item's values after its weight: whole numbers of counts, floats, or fractions of exact sums."""
+    name, weight, _, unit, _ = item
+    count = size(item)
+    given = values.get(name)
+    if unit is None:
+        if name == "n":
+            return [n]
+        if given is None and name.startswith("has "):
+            return [int(values.get(name[4:]) is not None)]
+        if given is None and not item[2]:
+            return [0]
+        if given is None:
+            raise Failed("a value is missing")
+        xs = numbers(given)
+        if not all(math.isfinite(x) for x in xs):
+            raise Failed("a number is not finite")
+        xs = [int(x) for x in xs]
+    else:
+        if given is None:
+            if weight != "rows":
+                raise Failed("a value is missing")
+            return [0.0] * count
+        xs = numbers(given)
+        exact = isinstance(given, dict)
+        if weight == "share":
+            L = share_bits(N)
+            xs = [x / 2**L if exact else float(x) * float(n) * 2.0**-L for x in xs]
+        elif weight == "rows":
+            xs = [x if exact else float(x) * float(n) for x in xs]
+        elif weight == "equal":
+            xs = [float(x) / K for x in xs]
+        elif weight.startswith("equal/"):
+            if values.get(weight[6:]) is None:
+                raise Failed("a value is missing")
+            by = numbers(values[weight[6:]])[0]
+            xs = [float(x) / (K * float(by)) if by else 0.0 for x in xs]
+        elif not exact:
+            xs = [float(x) for x in xs]
+    if len(xs) != count:
+        raise Failed("another number of values")
+    return xs
+
+
+def rounded(x, width: int, e: int | None) -> int:
+    """The word of a value; of a count, e is None."""
+    if e is None:
+        return x % 2**width
+    power = (30 if width == 32 else 56) - e
+    if isinstance(x, Fraction):
+        return round(x * Fraction(2) ** power) % 2**width
+    return round(finite(finite(x) * 2.0**power)) % 2**width
+
+
+def words(full: list, values: dict, n: int, N, K: int, noise: bytes, T: bytes) -> tuple[list[int], list[int]]:
+    """q of 32 and of 64 bits."""
+    q = {32: [], 64: [1, 0]}
+    checks = []
+    blurred = []
+    for item, width, e in full:
+        xs = weighted(item, values, n, N, K)
+        for i, each in enumerate(e or [None]):
+            if i:
+                blurred += range(len(q[64]), len(q[64]) + len(xs))
+            q[width] += [rounded(x, width, each) for x in xs]
+        if has_checks(item):
+            C = sum(x * f for x, f in zip(xs, factors(T, len(xs)), strict=True))
+            C = C if isinstance(C, Fraction) else float(C)
+            checks += [rounded(C, 64, each) for each in check_exponents(e[0])]
+    for where, by in zip(blurred, blur(noise, T, len(blurred)), strict=True):
+        q[64][where] = (q[64][where] + by) % 2**64
+    return q[32], q[64] + checks
+
+
+def lengths(full: list) -> tuple[int, int]:
+    q = {32: 0, 64: 2}
+    for item, width, e in full:
+        q[width] += size(item) * len(e or [0])
+        if has_checks(item):
+            q[64] += len(check_exponents(e[0]))
+    return q[32], q[64]
+
+
+# ---- node
+
+
+class Job:
+    def __init__(self, e, entry):
+        self.e, self.entry = e, entry
+        self.R = None  # until confirmed
+        self.about = None
+        self.tags = {}
+        self.K = {}
+        self.deleted = False
+        self.begun = False  # whether the tags were right
+        self.seq = 0
+        self.answers = {}
+        self.failed = False
+        self.kept = {}
+        self.steps = {}
 
 
 class Node:
-    """A node, as far as the protocol goes. What its operator has set, and what it computes from rows, is given."""
-
     def __init__(self, organization, secret, s, study, minimum, version, bands, database, limits):
-        self.organization, self.secret, self.s, self.study = organization, secret, s, study_of(study)
-        self.minimum, self.version, self.bands, self.database = minimum, version, bands, database
+        """One hospital's node.
+
+        s is the private half of its identity key, or of the one in its place; study the content of its study.json, or
+        None: the mode is masked; minimum that of organizations; limits the canonical JSON of what D has.
+        """
+        self.organization, self.secret, self.s = organization, secret, s
+        self.study, self.minimum, self.version = study, minimum, version
+        self.bands, self.database = bands, database
         self.limits = limits
-        self.jobs, self.log, self.steps = {}, {}, {}
+        self.S = public(s)
+        self.mode = "pinned" if study else "masked"
+        self.block = []
+        if study:
+            blocks = [[S for S, _ in block] for block in study_blocks(study)]
+            self.block = next((block for block in blocks if self.S in block), [])
+            need(self.block, "this hospital is not in the study")
+        self.jobs: dict[str, Job] = {}
+        self.holdout = None
+        self.steps = {}  # for the vectors: what is computed on the way, by the job's key and by T
+        self.loaded = {}  # for the vectors: T' of the request that kept what was loaded, by T
 
-    def hello(self, message, e, table):
+    def job_key(self, message: dict) -> str:
         job = message["kwargs"]["job"]
-        known = self.jobs.setdefault(job["key"], {})
-        if not known:
-            D = secret_of(self.secret, "db", enc(job["key"], table, self.limits))
-            entry = {"S": public(self.s).hex(), "E": public(e).hex(), "D": D.hex(), "version": self.version}
-            block = []
-            if self.study is not None:
-                of = [[S.hex() for _, S in sorted(block, key=lambda h: h[1])] for block in self.study["blocks"]]
-                block = next(S for S in of if entry["S"] in S)
-            known |= {"entry": entry, "block": block, "e": e, "D": D, "K": {}, "last": 0, "failed": False}
-        mode = "masked" if self.study is None else "pinned"
-        said = {"mode": mode, "entry": known["entry"], "block": known["block"], "score_bands": self.bands}
-        return said | ({} if self.study is None else {"hospital_totals": self.study["hospital_totals"]})
+        key = job.get("key")
+        need(isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key), "no key of a job")
+        need(job.get("aggregation") == self.mode, "another mode")
+        return key
 
-    def _study(self, job):
-        return H("masked", job) if self.study is None else study_digest(self.study)
+    def study_part(self, job: str) -> bytes:
+        return study_digest(self.study) if self.study else H("masked", job)
 
-    def confirm(self, message):
-        job, roster_ = message["kwargs"]["job"], message["kwargs"]["roster"]
-        refuse_unless(job["key"] in self.jobs)
-        known, study = self.jobs[job["key"]], self._study(job["key"])
-        for entry in roster_:
-            refuse_unless(set(entry) == {"S", "E", "D", "version"})
-        ordered = sorted(roster_, key=lambda entry: entry["S"])
-        S = [entry["S"] for entry in ordered]
-        refuse_unless(known["entry"] in ordered and len(set(S)) == len(S) >= self.minimum)
-        refuse_unless(len({entry["E"] for entry in ordered}) == len(S))
-        refuse_unless({entry["version"] for entry in ordered} == {self.version})
-        refuse_unless(known["block"] == S or (self.study is None and len(S) == len(job["participants"])))
-        refuse_unless(known.setdefault("agreed", (ordered, told(job))) == (ordered, told(job)))
-        entries = [(*(bytes.fromhex(entry[name]) for name in "SED"), entry["version"]) for entry in ordered]
-        known["R"] = roster(study, job["key"], entries)
-        own = public(self.s)
-        for peer, E, *_ in entries:
-            if peer != own and peer not in known["K"]:
-                known["K"][peer] = pair(self.s, known["e"], peer, E, study, job["key"])
-        tags = {peer.hex(): tag(K, own, peer, known["R"]).hex() for peer, K in known["K"].items()}
-        assumed = ("colluders", "hospitals_a_person")
-        return {"tags": tags} | ({} if self.study is None else {name: self.study[name] for name in assumed})
+    def hello(self, message: dict, e: bytes, table: bytes) -> dict:
+        """The task describe, with the key that the node makes if the job is new, and the digest of its table."""
+        key = self.job_key(message)
+        need(not self.study or message["kwargs"]["job"].get("minimum_rows") is None, "a minimum of rows in a study")
+        if key not in self.jobs:
+            D = own(self.secret, "db", enc(key, table, self.limits))
+            entry = {"S": self.S.hex(), "E": public(e).hex(), "D": D.hex(), "version": self.version}
+            self.jobs[key] = Job(e, entry)
+        job = self.jobs[key]
+        need(not (job.deleted and job.answers), "this job's key is gone")
+        answer = {"mode": self.mode, "entry": dict(job.entry), "block": [S.hex() for S in self.block]}
+        answer["score_bands"] = self.bands
+        if self.study:
+            answer["hospital_totals"] = self.study["hospital_totals"]
+        return answer
 
-    def answer(self, message, items, given, n, kept):
-        """Of its own code's items, what the function has computed (None: it failed), its rows, T' of what it loaded."""
-        arguments = dict(message["kwargs"])
-        job, round_, sums = (arguments.pop(name) for name in ("job", "round", "sums"))
-        payload = arguments.pop("arrays", None)
-        units = check_sums(sums, items)
-        hidden = self.study is not None and self.study["hospital_totals"] == "hidden"
-        refuse_unless(not hidden or {additive for *_, additive in items} <= {"row", "nothing"})
-        refuse_unless("agreed" in self.jobs.get(job["key"], {}))
-        known, own = self.jobs[job["key"]], public(self.s)
-        R = known["R"]
-        if not known.get("confirmed"):
-            for peer, K in known["K"].items():
-                if sums["tags"].get(peer.hex(), {}).get(own.hex()) != tag(K, peer, own, R).hex():
-                    known.pop("agreed")
-                    raise Refused
-            known["confirmed"] = True
-        refuse_unless(told(job) == known["agreed"][1])
-        request = {
-            "seq": sums["seq"],
-            "round": round_,
-            "method": job["method"],
-            "function": message["method"],
-            "layout": [sums["block"], sums["rows"], sums["layout"], units],
-            "arguments": {"evaluate": None, "bands": 0, **arguments, "job": one_form(job), "database": self.database},
-            "arrays": {} if payload is None else arrays_of(payload),
-        }
-        T = transcript(R, request)
-        if self.log.get((job["key"], T)) is not None:
-            return self.log[job["key"], T]
-        if (job["key"], T) not in self.log:
-            refuse_unless(sums["seq"] > known["last"])
-            known["last"] = sums["seq"]
-        found, noise = parts(items, units), secret_of(self.secret, "noise", T)
-        q32, q64 = noise_words(found, noise, T)
-        known["failed"] |= given is None
-        if not known["failed"]:
-            try:
-                q32, q64 = node_words(found, given, n, sums["rows"], len(known["K"]) + 1, noise, T)
-            except (OverflowError, ValueError):  # a number is not finite
-                known["failed"] = True
-        kept_T = H("kept", T, kept)
-        y = [masked(q, own, known["K"], kept_T, bits) for q, bits in ((q32, 32), (q64, 64))]
-        said = {
+    def keep_steps(self, message: dict) -> dict:
+        key = self.job_key(message)
+        need(key in self.jobs, "an unknown job")
+        for step in message["kwargs"]["job"]["data"]["preprocess"]:
+            self.jobs[key].steps[step_digest(step)] = step
+        return {"organization_id": self.organization, "round": message["kwargs"]["round"]}
+
+    def confirm(self, message: dict) -> dict:
+        """The task confirm."""
+        key = self.job_key(message)
+        need(key in self.jobs, "an unknown job")
+        job = self.jobs[key]
+        need(not job.deleted, "this job's key is gone")
+        sent = normal_job(message["kwargs"]["job"], job.steps)
+        roster = message["kwargs"]["roster"]
+        self.check_roster(job, roster, sent)
+        study = self.study_part(key)
+        R = roster_digest(study, key, roster)
+        if job.R is not None:
+            need(job.R == R and job.about == about(sent), "another roster or job")
+        else:
+            tags, K = {}, {}
+            for entry in roster:
+                S, E = bytes.fromhex(entry["S"]), bytes.fromhex(entry["E"])
+                if S != self.S:
+                    K[S] = pair_key(study, key, self.s, job.e, S, E)
+                    tags[S.hex()] = tag(K[S], R, self.S, S).hex()
+            job.R, job.about, job.tags, job.K = R, about(sent), tags, K
+            self.steps[key] = {"R": R, "K": {S.hex(): pair for S, pair in K.items()}}
+        answer = {"tags": dict(job.tags)}
+        if self.study:
+            answer |= {"colluders": self.study["colluders"], "hospitals_a_person": self.study["hospitals_a_person"]}
+        return answer
+
+    def check_roster(self, job: Job, roster, sent: dict) -> None:
+        need(isinstance(roster, list), "no roster")
+        for entry in roster:
+            need(isinstance(entry, dict) and set(entry) == {"S", "E", "D", "version"}, "no entry")
+            for name in "SE":
+                checked_key(unhex(entry[name], 32))
+            unhex(entry["D"], 32)
+            version = entry["version"]
+            need(isinstance(version, str) and 1 <= len(version) <= 100 and version.isprintable(), "no version")
+            need(version == self.version, "another version")
+        need(job.entry in roster, "the node's own entry is not there")
+        for name in "SE":
+            need(len({entry[name] for entry in roster}) == len(roster), "a key twice")
+        if self.study:
+            need(sorted(entry["S"] for entry in roster) == [S.hex() for S in self.block], "another block")
+        else:
+            need(len(roster) == len(unfold(sent["participants"])), "another number of participants")
+            need(len(roster) >= self.minimum, "too few hospitals")
+
+    def answer(self, message: dict, items: list, values: dict | None, n: int | None) -> dict:
+        """A request for a sum: of what the node's own code declares; values and rows n are what its function gave.
+
+        values is None if the function has failed.
+        """
+        kwargs, function = message["kwargs"], message["method"]
+        sums = kwargs.get("sums")
+        # 1
+        need(isinstance(sums, dict), "no sums")
+        need(set(sums) == {"seq", "block", "rows", "layout", "units", "tags"}, "other members")
+        need(whole(sums["seq"], 1, 2**31 - 1) and whole(sums["block"], 0, 2**53 - 1), "no number")
+        need(whole(kwargs.get("round"), 0, 2**53 - 1), "no round")
+        need(sums["rows"] is None or whole(sums["rows"], 1, 2**40 - 1), "no rows")
+        need(isinstance(sums["tags"], dict), "no tags")
+        need(sums["layout"] == layout_digest(items), "another layout")
+        check_units(items, sums["units"])
+        need(sums["rows"] is not None or all(item[1] != "share" for item in items), "rows are missing")
+        need(kwargs.get("bands", 0) in (0, self.bands), "other bands")
+        if self.study and self.study["hospital_totals"] == "hidden":
+            need(all(item[4] in ("row", "nothing") for item in items), "totals are hidden")
+        # 2
+        key = self.job_key(message)
+        job = self.jobs.get(key)
+        need(job and job.R and not job.deleted, "no keys of this job")
+        # 3
+        if not job.begun:
+            for S, K in job.K.items():
+                right = tag(K, job.R, S, self.S).hex()
+                row = sums["tags"].get(S.hex())
+                sent = row.get(self.S.hex()) if isinstance(row, dict) else None
+                if not (isinstance(sent, str) and hmac.compare_digest(sent.encode(), right.encode())):
+                    job.deleted, job.K = True, {}
+                    raise Refused(f"the tag of {S.hex()} is wrong")
+            job.begun = True
+        # 4
+        normal = normal_job(kwargs["job"], job.steps)
+        need(about(normal) == job.about, "the job is about something else")
+        # 5
+        holdout = normal["data"].get("holdout")
+        if self.study:
+            need(normal.get("minimum_rows") is None, "a minimum of rows in a study")
+            if holdout:
+                self.holdout = self.holdout or holdout
+                need(holdout == self.holdout, "another share of held-out rows")
+        # the transcript
+        digests = []
+        if "arrays" in kwargs:
+            arrays = unpack(kwargs["arrays"], "float32", "float16", "float64")
+            dtype = kwargs["arrays"]["dtype"]
+            digests = [array_digest(name, dtype, *arrays[name]) for name in sorted(arrays)]
+        layout = [sums[name] for name in ("block", "rows", "layout", "units")]
+        told = arguments(kwargs, normal, self.database)
+        T = transcript(job.R, sums["seq"], kwargs["round"], normal["method"], function, layout, told, digests)
+        # the log
+        if T in job.answers:
+            return job.answers[T]
+        need(sums["seq"] > job.seq, "not the next number")
+        job.seq = sums["seq"]
+        # what was kept
+        known = kwargs.get("known") or {}
+        kept = job.kept.get(known.get(f"block {sums['block']}"), b"")
+        T_kept = H("kept", T, kept)
+        if "known" in kwargs:
+            job.kept[kwargs["round"]] = T_kept
+        # words
+        noise = own(self.secret, "noise", T)
+        full = with_units(items, sums["units"])
+        q32 = q64 = None
+        if not job.failed and values is not None:
+            with suppress(Failed):
+                q32, q64 = words(full, values, n, sums["rows"], len(job.K) + 1, noise, T)
+        if q32 is None:
+            job.failed = True
+            n32, n64 = lengths(full)
+            q32, q64 = mask(noise, 32, T, n32), [1, *mask(noise, 64, T, n64)[1:]]
+        self.steps[T.hex()] = {"arguments": canonical(told), "kept_T": T_kept, "secret": noise, "q32": q32, "q64": q64}
+        self.loaded[T.hex()] = kept
+        job.answers[T] = {
             "organization_id": self.organization,
-            "round": round_,
+            "round": kwargs["round"],
             "T": T.hex(),
-            "y32": words_payload(y[0], 32),
-            "y64": words_payload(y[1], 64),
+            "y32": pack("uint32", masked(q32, 32, self.S, job.K, T_kept)),
+            "y64": pack("uint64", masked(q64, 64, self.S, job.K, T_kept)),
         }
-        self.log[job["key"], T] = said
-        self.steps[T.hex()] = {
-            "arguments": canonical(request["arguments"]), "kept_T": kept_T, "secret": noise, "q32": q32, "q64": q64
-        }  # fmt: skip
-        return said
+        return job.answers[T]
+
+
+# ---- central
+
+
+def signed(x: int, width: int) -> int:
+    return x - 2**width if x >= 2 ** (width - 1) else x
+
+
+def decoded(words: list[int], width: int, e: int | None) -> list:
+    """The numbers of a sum's words; of counts, e is None."""
+    whole = [signed(word, width) for word in words]
+    return whole if e is None else [x * 2.0 ** (e - (30 if width == 32 else 56)) for x in whole]
+
+
+def nearest(x: Fraction, to: Fraction) -> Fraction:
+    return x - to * round(x / to)
+
+
+def any_size(w: list[int]) -> float:
+    """One number from its words of fifteen e."""
+    first, w = ANY[0], [signed(word, 64) for word in w]
+    V = w[-1] * 2 ** (ANY[-1] - first)
+    for e, word in zip(ANY[-2::-1], w[-2::-1], strict=True):
+        M, v = 2 ** (64 + e - first), word * 2 ** (e - first)
+        V = v + M * ((V - v + M // 2) // M)
+    return float(V * Fraction(2) ** (first - 56))
 
 
 class Central:
-    """Central, as far as the protocol goes."""
-
-    def __init__(self, hellos):
+    def __init__(self, hellos: dict[int, dict]):
         """Of the answers to hello by organization, all of whose blocks are whole."""
-        by_key = {said["entry"]["S"]: k for k, said in hellos.items()}
-        whole = {tuple(sorted(by_key[S] for S in said["block"] or by_key)) for said in hellos.values()}
-        self.blocks = sorted(whole)
-        self.rosters = {block[0]: [hellos[k]["entry"] for k in block] for block in self.blocks}
-        self.hellos, self.tags, self.rows, self.units, self.seq = hellos, {}, {}, {}, 0
+        blocks = {}
+        for organization in sorted(hellos):
+            blocks.setdefault(tuple(hellos[organization]["block"]), []).append(organization)
+        self.blocks = {organizations[0]: organizations for organizations in blocks.values()}
+        self.rosters = {
+            block: sorted((hellos[i]["entry"] for i in organizations), key=lambda entry: entry["S"])
+            for block, organizations in self.blocks.items()
+        }
+        self.S = {i: hello["entry"]["S"] for i, hello in hellos.items()}
+        self.tags = {block: {} for block in self.blocks}
+        self.seq = 0
+        self.N = {}
+        self.units = {}  # of (function, block, key without e): width and e of the next request
+        self.last32 = {}
 
-    def confirmed(self, k, said):
-        block = next(block for block in self.blocks if k in block)
-        self.tags.setdefault(block[0], {})[self.hellos[k]["entry"]["S"]] = said["tags"]
+    def confirmed(self, organization: int, answer: dict) -> None:
+        block = next(block for block, organizations in self.blocks.items() if organization in organizations)
+        self.tags[block][self.S[organization]] = answer["tags"]
 
-    def request(self, function, first, items, e=None):
-        """What a request to the block with this first member asks for; e is of units that follow from elsewhere."""
-        units = []
-        for name, weight, _, unit, _ in items:
-            if isinstance(unit, list):
-                units.append([64, e])
-            elif unit == "mean":
-                units.append(self.units.get((first, function, weight, name), [64, 10]))
+    def request(self, function: str, block: int, items: list, e: int | None = None) -> dict:
+        """The sums of the next request to a block; e is of items whose unit is [first, last]."""
         self.seq += 1
-        digest = layout_digest(items).hex()
-        rows, tags = self.rows.get(first), self.tags.get(first, {})
-        return {"seq": self.seq, "block": first, "rows": rows, "layout": digest, "units": units, "tags": tags}
+        units = []
+        for item in items:
+            if item[3] == "mean":
+                units.append(list(self.units.get((function, block, item[1], item[0]), (64, 10))))
+            elif chooses(item):
+                units.append([64, e])
+        return {
+            "seq": self.seq,
+            "block": block,
+            "rows": self.N.get(block),
+            "layout": layout_digest(items),
+            "units": units,
+            "tags": {} if block in self.N else self.tags[block],
+        }
 
-    def opened(self, function, first, items, sums, answers):
-        """The number of nodes, whether some have failed, and if none has, the sums and what has wrapped."""
-        T = {said["T"] for said in answers}
-        refuse_unless(len(T) == 1)
-        found = parts(items, sums["units"])
-        words = {}
-        for bits, size in zip((32, 64), sizes(found), strict=True):
-            columns = zip(*(words_of(said[f"y{bits}"], bits, size) for said in answers), strict=True)
-            words[bits] = [sum(column) % 2**bits for column in columns]
-        nodes, failed = words[64][:2]
-        refuse_unless(nodes == len(self.rosters[first]))
-        if failed:
-            return {"nodes": nodes, "failed": True}
-        at, raw, result = {32: 0, 64: 2}, {}, {}
-        for part in found:
-            raw[part["key"]] = words[part["bits"]][at[part["bits"]] : at[part["bits"]] + part["size"]]
-            at[part["bits"]] += part["size"]
-        for weight, name, ladder in dict.fromkeys((part["weight"], part["name"], part["ladder"]) for part in found):
-            same = [part for part in found if (part["weight"], part["name"]) == (weight, name)]
-            if ladder:
-                result[f"{weight} {name}"] = climbed([(part["exponent"], raw[part["key"]]) for part in same])
+    def opened(self, function: str, block: int, items: list, sums: dict, answers: list[dict]) -> dict:
+        """What central reads, before an array that was sent is added to a mean, and which means have wrapped."""
+        K = len(self.blocks[block])
+        need(len(answers) == K and len({answer["T"] for answer in answers}) == 1, "the T of a block differ")
+        T = bytes.fromhex(answers[0]["T"])
+        full = with_units(items, sums["units"])
+        added = {}
+        for width, length in zip((32, 64), lengths(full), strict=True):
+            each = [unpack(answer[f"y{width}"], f"uint{width}")["y"][1] for answer in answers]
+            need(all(len(y) == length for y in each), "another number of words")
+            added[width] = [sum(column) % 2**width for column in zip(*each, strict=True)]
+        need(added[64][0] == K, "the masks have not cancelled")
+        if added[64][1]:
+            return {"nodes": K, "failed": True}
+        queue = {32: iter(added[32]), 64: iter(added[64][2:])}
+        result, raw = {}, {}
+        for item, width, e in full:
+            count = size(item)
+            w = [[next(queue[width]) for _ in range(count)] for _ in (e or [0])]
+            key = key_of(item, e)
+            if e is None:
+                result[key] = decoded(w[0], width, None)
+            elif len(e) > 1:
+                result[key] = [any_size(list(column)) for column in zip(*w, strict=True)]
             else:
-                result[same[0]["key"]] = decode(same[0], raw[same[0]["key"]])
-        wrapped, i = [], at[64]
-        for part in found:
-            if not part["checks"]:
-                continue
-            of = zip(part["checks"], words[64][i:], strict=False)
-            checked = [(e, decode({"bits": 64, "exponent": e}, [word])[0]) for e, word in of]
-            i += len(checked)
-            of_T = factors(bytes.fromhex(answers[0]["T"]), part["size"])
-            total = sum(x * f for x, f in zip(result[part["key"]], of_T, strict=True))
-            if any(differs(part["exponent"], e, total, value) for e, value in checked):
-                wrapped.append(part["key"])
-        for part in found:
-            if part["weight"] == "share":
-                result[part["key"]] = [x * 2.0 ** halvings(sums["rows"]) / sums["rows"] for x in result[part["key"]]]
-        self.tags.pop(first, None)
-        if not wrapped:
-            self.rows.setdefault(first, result["one n"][0])
-        for part in found:
-            key = first, function, part["weight"], part["name"]
-            if part["key"] in wrapped:
-                self.units[key] = [64, 10 if part["bits"] == 32 else part["exponent"] + 40]
-            elif part["checks"] and not wrapped:
-                self._next(key, max(map(abs, result[part["key"]])))
-        return {"nodes": nodes, "failed": False, "sums": result, "wrapped": wrapped}
-
-    def _next(self, key, largest):
-        e = min(max(math.ceil(math.log2(largest)) + 3, -40), 40) if largest else -40
-        bits, before = self.units.get(key, [64, 0])
-        self.units[key] = [32, max(e, before - 1) if bits == 32 else e]
-
-
-def climbed(rungs):
-    """The digits of the finest scale of one sum in several units, the finest first: (e, words)."""
-    found = []
-    first = rungs[0][0]
-    for column in zip(*(words for _, words in rungs), strict=True):
-        signed = [(w - 2**64 if w >= 2**63 else w) * 2 ** (e - first) for w, (e, _) in zip(column, rungs, strict=True)]
-        value = signed.pop()
-        for now, (e, _) in reversed([*zip(signed, rungs[:-1], strict=True)]):
-            wraps_at = 2 ** (64 + e - first)
-            value = now + (value - now + wraps_at // 2) // wraps_at * wraps_at
-        found.append(float(value * Fraction(2) ** (first - 56)))
-    return found
-
-
-def differs(e, of_check, total, said):
-    """Whether a check shows that numbers have wrapped."""
-    off = math.remainder(total - said, 2.0 ** (of_check + 8))
-    return abs(off) > max(2.0 ** (e + 1), 2.0 ** (of_check - 47))
-
-
-def study_of(text):
-    """The study in a study.json."""
-    if text is None:
-        return None
-    blocks = [[(h["name"], parsed(h["key"])) for h in block] for block in text["blocks"]]
-    return text | {"blocks": blocks}
-
-
-def parsed(letters):
-    """The key that ``written`` wrote."""
-    data = base64.b32decode(letters.replace("-", ""))
-    refuse_unless(H("key", data[:32])[:3] == data[32:])
-    return data[:32]
-
-
-# ---- vectors
-
-ZERO_POINTS = [  # small order: every private key agrees with them on zero
-    "00" * 32,
-    "01" + "00" * 31,
-    "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
-    "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
-    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-]
-ITEMS = [
-    ["update", "share", [2, 2], "mean", "hospital"],
-    ["rows", "one", [], None, "row"],
-    ["loss", "one", [2], 10, "row"],
-]  # the checks of the update follow
-UNITS = [[32, 3]]
-LAYOUT = terms(ITEMS, UNITS)
-REQUEST = {
-    "seq": 7,
-    "round": 2,
-    "method": "fedavg",
-    "function": "client_update",
-    "layout": [1, 303, layout_digest(ITEMS).hex(), UNITS],
-    "arguments": {
-        "lr": 0.1,
-        "epochs": 5,
-        "momentum": 1e-07,
-        "decay": 1.0,
-        "note": 'ä"\n',
-        "classes": [0, 1],
-        "é": None,
-    },
-    "arrays": {"b": ["f8", [1], [0.5]], "W": ["f4", [2, 2], [0.25, -1.0, 3.0, 0.0]]},
-}
-
-
-def vectors():
-    """All values of the protocol for seven hospitals in a block of three and one of four."""
-    seed = lambda *parts: hashlib.sha256(repr(parts).encode()).digest()  # noqa: E731
-    hospitals = []
-    for i in range(7):
-        s, e = seed("s", i), seed("e", i)
-        hospitals.append({"name": f"Hospital {i}", "s": s, "S": public(s), "e": e, "E": public(e), "D": seed("D", i)})
-    job, version = "vectors", "1.0.0"
-    study = {"name": "Vectors", "version": 1, "colluders": 0, "schema": hashlib.sha256(b"").hexdigest()}
-    study |= {"hospitals_a_person": 2, "hospital_totals": "hidden"}
-    members = [hospitals[:3], hospitals[3:]]
-    digest = study_digest(study | {"blocks": [[(h["name"], h["S"]) for h in block] for block in members]})
-    blocks = [_block(block, digest, job, version) for block in members]
-    return plain(
-        {
-            "protocol": NAME.decode(),
-            "job": job,
-            "version": version,
-            "hospitals": [h | {"written": written(h["S"])} for h in hospitals],
-            "study": study | {"blocks": [[0, 1, 2], [3, 4, 5, 6]], "digest": digest, "code": base32(digest[:30])},
-            "masked_study": H("masked", job),
-            "layout": {"items": ITEMS, "units": UNITS, "digest": layout_digest(ITEMS), "terms": LAYOUT},
-            "request": REQUEST,
-            "canonical_arguments": canonical(REQUEST["arguments"]),
-            "blocks": blocks,
-            "negatives": _negatives(members[0], blocks[0], digest, job, version),
-        }
-    )
-
-
-def _block(block, study, job, version):
-    R = roster(study, job, [(h["S"], h["E"], h["D"], version) for h in block])
-    T = transcript(R, REQUEST)
-    total = len(block) * (len(block) + 1) // 2
-    pairs, answers = [], []
-    for i, own in enumerate(block):
-        keys = {}
-        for j, peer in enumerate(block):
-            if i == j:
-                continue
-            K = keys[peer["S"]] = pair(own["s"], own["e"], peer["S"], peer["E"], study, job)
-            made = {"of": i, "with": j, "K": K, "tag": tag(K, own["S"], peer["S"], R)}
-            pairs.append(made | {"mask32": mask(K, T, 32, 8), "mask64": mask(K, T, 64, 8)})
-        share = (i + 1) / total
-        values = {
-            "update": [share * x for x in (0.3 * i, -1.5, 7.75, 2.0**-27)],
-            "rows": [100 + i],
-            "loss": [i / 3, -1000.25],
-        }
-        q = {32: [], 64: []}
-        for term in LAYOUT:
-            q[term["bits"]] += encode(term, values[term["name"]])
-        q[64] = [1, 0, *q[64], *checks(LAYOUT[0], values["update"], T)]
-        y = {bits: masked(q[bits], own["S"], keys, T, bits) for bits in q}
-        answers.append({"share": share, "values": values, "q32": q[32], "q64": q[64], "y32": y[32], "y64": y[64]})
-    sums = {b: [sum(column) % 2**b for column in zip(*(a[f"y{b}"] for a in answers), strict=True)] for b in (32, 64)}
-    decoded = {
-        "update": decode(LAYOUT[0], sums[32]),
-        "rows": decode(LAYOUT[1], sums[64][2:3]),
-        "loss": decode(LAYOUT[2], sums[64][3:5]),
-        "checks": [
-            decode({"bits": 64, "exponent": LAYOUT[0]["exponent"] + more}, [word])[0]
-            for more, word in zip(CHECKS, sums[64][5:], strict=True)
-        ],
-    }
-    return {
-        "R": R, "T": T, "pairs": pairs, "answers": answers,
-        "sum32": sums[32], "sum64": sums[64], "decoded": decoded,
-    }  # fmt: skip
-
-
-def _negatives(block, made, study, job, version):
-    swapped = [dict(h) for h in block]
-    swapped[0]["E"], swapped[1]["E"] = swapped[1]["E"], swapped[0]["E"]
-    R = roster(study, job, [(h["S"], h["E"], h["D"], version) for h in swapped])
-    K = made["pairs"][0]["K"]
-    wrong = bytearray(made["pairs"][0]["tag"])
-    wrong[31] ^= 1
-    other = REQUEST | {"arrays": REQUEST["arrays"] | {"b": ["f8", [1], [math.nextafter(0.5, 1)]]}}
-    wrapped = [[1.5, -9.0, 2.0**40, -(2.0**31), 1e290], [2**63 - 1, -1, -(2**63), 2**53 + 1]]
-    terms = [{"bits": 32, "exponent": 0}, {"bits": 64, "exponent": None}]
-    return {
-        "zero_points": ZERO_POINTS,
-        "not_shortest": (2**255 - 19 + 9).to_bytes(32, "little"),  # another form of the point 9
-        "mistyped": written(block[0]["S"])[:-1] + ("A" if written(block[0]["S"])[-1] != "A" else "B"),
-        "swapped_E": {"R": R, "tag": tag(K, block[0]["S"], block[1]["S"], R)},
-        "wrong_tag": bytes(wrong),
-        "another_model": {"T": transcript(made["R"], other), "request": other},
-        "wrapped": [
-            {"values": values, **term, "words": encode(term, values)}
-            for values, term in zip(wrapped, terms, strict=True)
-        ],
-    }
-
-
-def plain(value):
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dict):
-        return {str(key): plain(part) for key, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+                result[key] = raw[key] = decoded(w[0], width, e[0])
+                if item[1] == "share":
+                    L, N = share_bits(sums["rows"]), sums["rows"]
+                    result[key] = [x * 2.0**L / N for x in raw[key]]
+        wrapped = []
+        for item, _, e in full:
+            if has_checks(item):
+                key = key_of(item, e)
+                X = sum(Fraction(x) * f for x, f in zip(raw[key], factors(T, size(item)), strict=True))
+                for each in check_exponents(e[0]):
+                    C = Fraction(decoded([next(queue[64])], 64, each)[0])
+                    off = abs(nearest(X - C, Fraction(2) ** (each + 8)))
+                    if off > Fraction(2) ** max(e[0] + 1, each - 47) and key not in wrapped:
+                        wrapped.append(key)
+        N = result["one n"][0]
+        need(self.N.setdefault(block, N) == N, "another number of rows")
+        for item, width, e in full:
+            if not has_checks(item):
+                continue  # a single number keeps 64 bits and e = 10
+            name, key = (function, block, item[1], item[0]), key_of(item, e)
+            if width == 32:
+                self.last32[name] = e[0]
+            if key in wrapped:
+                self.units[name] = (64, 10 if width == 32 else e[0] + 40)
+            elif wrapped:
+                self.units[name] = (width, e[0])
+            else:
+                m = max(map(abs, result[key]), default=0)
+                f, power = math.frexp(m)
+                least = -40 if m == 0 else power - (f == 0.5) + 3
+                self.units[name] = (32, min(40, max(-40, least, self.last32.get(name, -40) - 1)))
+        return {"nodes": K, "failed": False, "sums": result, "wrapped": wrapped}

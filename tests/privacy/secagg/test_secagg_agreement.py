@@ -162,12 +162,17 @@ def test_the_key_depends_on_each_of_the_four_agreements(block_of):
     lo, hi = sorted(range(2), key=lambda i: block.entries[i].S)
     s, e = ([x.private_bytes_raw() for x in private] for private in (block.s, block.e))
     S, E = ([getattr(entry, name) for entry in block.entries] for name in "SE")
-    agreements = [second.dh(s[lo], S[hi]), second.dh(e[lo], E[hi]), second.dh(e[lo], S[hi]), second.dh(s[lo], E[hi])]
+    agreements = [
+        second.x25519(s[lo], S[hi]),
+        second.x25519(e[lo], E[hi]),
+        second.x25519(e[lo], S[hi]),
+        second.x25519(s[lo], E[hi]),
+    ]
     info = second.enc("pair", block.job, S[lo], E[lo], S[hi], E[hi])
     K = block.K[lo][S[hi]]
     assert second.hkdf(block.study, b"".join(agreements), info) == K
-    assert agreements[2] == second.dh(s[hi], E[lo])  # needs e_lo or s_hi: s_lo alone makes it not
-    assert agreements[3] == second.dh(e[hi], S[lo])  # needs s_lo or e_hi
+    assert agreements[2] == second.x25519(s[hi], E[lo])  # needs e_lo or s_hi: s_lo alone makes it not
+    assert agreements[3] == second.x25519(e[hi], S[lo])  # needs s_lo or e_hi
     for i in range(4):
         without = [*agreements[:i], bytes(32), *agreements[i + 1 :]]
         assert second.hkdf(block.study, b"".join(without), info) != K

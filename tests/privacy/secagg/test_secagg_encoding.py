@@ -1,6 +1,7 @@
 """Encoding: sums are right within the bound, linear for numbers of any size, and show when they have wrapped."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_numbers_that_wrap(vectors):
 def test_both_implementations_encode_alike(values, e, bits):
     assume(all(math.isfinite(x * 2.0**100) for x in values))
     words = encode(vector(bits, len(values), e), np.array(values, np.float64))
-    assert words.tolist() == second.encode({"bits": bits, "exponent": e}, values)
+    assert words.tolist() == [second.rounded(x, bits, e) for x in values]
     assert words.dtype.itemsize * 8 == bits
 
 
@@ -73,7 +74,7 @@ def test_both_implementations_encode_alike(values, e, bits):
 def test_both_implementations_encode_counts_alike(values):
     """Without a detour through float64, which has 53 bits."""
     words = encode(vector(64, len(values), None), np.array(values, np.int64))
-    assert words.tolist() == second.encode({"bits": 64, "exponent": None}, values)
+    assert words.tolist() == [second.rounded(x, 64, None) for x in values]
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(0, 100))
@@ -234,35 +235,49 @@ def test_dither_hides_on_which_side_of_a_threshold_a_value_lies(bits):
     assert without == [0, 1]  # without dither, a sum of such numbers counts who is above
 
 
+DRAWS = int(os.environ.get("ENCODER_DRAWS", 2_000_000))
+
+
 def two_uniform(secret, T, key, size):
     """The dither that hid two moments only."""
     halves = mask(expand(secret, enc("dither", T, key)), T, 64, size).view("<i4").astype(np.float64)
     return np.ldexp(halves[0::2] + halves[1::2], -32)
 
 
-def rounded(drawn, x, size, k):
-    """Many draws of a hospital's value x, in units, after rounding."""
-    words = encode(vector(64, size, 56), np.full(size, x), drawn(bytes([k]) * 32, b"T" * 32, "x", size))
-    return words.view("<i8")
+def rounded(drawn, x, size, key):
+    """Draws of a hospital's value x, in units, after rounding, less x."""
+    words = encode(vector(64, size, 56), np.full(size, x), drawn(b"s" * 32, b"T" * 32, key, size))
+    return words.view("<i8") - x
 
 
-def third_cumulant(y, x):
-    """Of draws of y, about x; of a sum over hospitals it is the sum of theirs."""
-    z = y - x
-    return float(np.mean(z**3) - 3 * np.mean(z) * np.mean(z**2))
+def seen(drawn, x):
+    """The third cumulant of many draws of x, and the mean of a sign that is + for even numbers.
+
+    Of a sum over hospitals the cumulant is the sum of theirs, and the sign is the product of theirs.
+    """
+    powers, sign, size = np.zeros(3), 0.0, min(DRAWS, 2_000_000)
+    for chunk in range(DRAWS // size):
+        z = rounded(drawn, x, size, f"{x} {chunk}")
+        powers += [np.sum(z), np.sum(z**2), np.sum(z**3)]
+        sign += float(np.sum((-1.0) ** (z + x)))
+    one, two, three = powers / DRAWS
+    return three - 3 * one * two, sign / DRAWS
 
 
 def test_no_moment_of_a_sum_tells_how_it_is_divided():
     """Two uniform numbers hid two moments. The third cumulant was x / 4 - x^3, and the share of even numbers in x told
     still more: 41 sums in units that central chose told single hospitals' numbers. Now neither depends on x.
+
+    ``ENCODER_DRAWS=100000000`` looks fifty times as long.
     """
-    size, error = 2_000_000, 5 / math.sqrt(2_000_000)
-    for k, x in enumerate((0.0, 0.25, 0.5)):
-        before, now = (rounded(drawn, x, size, k) for drawn in (two_uniform, dither))
-        assert abs(third_cumulant(before, x) - (x / 4 - x**3)) < 0.01 * (abs(x / 4 - x**3) + 0.1)
-        assert abs(third_cumulant(now, x)) < error * 32  # the deviation of the cube of such a Gaussian
-        assert abs(np.mean((-1.0) ** before) - {0.0: 0.5, 0.25: 0.375, 0.5: 0.0}[x]) < error
-        assert abs(np.mean((-1.0) ** now)) < error
+    error = 5 / math.sqrt(DRAWS)
+    for x in (0.0, 0.25, 0.5):
+        cumulant, sign = seen(two_uniform, x)
+        assert abs(cumulant - (x / 4 - x**3)) < 2 * error  # the deviation of a cube is below 1
+        assert abs(sign - {0.0: 0.5, 0.25: 0.375, 0.5: 0.0}[x]) < error
+        cumulant, sign = seen(dither, x)
+        assert abs(cumulant) < error * 32  # the deviation of the cube of such a Gaussian
+        assert abs(sign) < error
 
 
 def test_counts_are_not_dithered():

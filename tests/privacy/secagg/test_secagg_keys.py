@@ -63,7 +63,7 @@ def test_vectors(vectors):
     for hospital in vectors["hospitals"]:
         S = bytes.fromhex(hospital["S"])
         assert keys.public_of(X25519PrivateKey.from_private_bytes(bytes.fromhex(hospital["s"]))) == S
-        assert keys.written(S) == hospital["written"] == second.written(S)
+        assert keys.written(S) == hospital["written"] == second.write_key(S)
         assert keys.parsed(hospital["written"]) == S
         assert hospital["written"].startswith(keys.short(S))
 
@@ -100,7 +100,18 @@ def test_points_of_small_order_are_refused(vectors):
         with pytest.raises(SafeError, match="small order"):
             keys.check_public(bytes.fromhex(point))
         with pytest.raises(SafeError, match="small order"):
-            keys.parsed(second.written(bytes.fromhex(point)))
+            keys.parsed(second.write_key(bytes.fromhex(point)))
+
+
+def test_the_second_implementation_refuses_the_same_keys(vectors):
+    negatives = vectors["negatives"]
+    for wrong in (*negatives["zero_points"], negatives["not_shortest"]):
+        with pytest.raises(second.Refused):
+            second.checked_key(bytes.fromhex(wrong))
+    with pytest.raises(second.Refused):
+        second.read_key(negatives["mistyped"])
+    for hospital in vectors["hospitals"]:
+        assert second.read_key(hospital["written"]).hex() == hospital["S"]
 
 
 def test_a_key_has_one_form(vectors):

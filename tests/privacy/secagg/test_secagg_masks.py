@@ -44,11 +44,11 @@ def test_vectors(vectors):
 @BITS
 def test_both_implementations_mask_alike_across_parts(bits):
     size = keystreams.PART // 4 + 5  # several parts, the last not full
-    assert mask(T, T, bits, size).tolist() == second.mask(T, T, bits, size)
+    assert mask(T, T, bits, size).tolist() == second.mask(T, bits, T, size)
     S, K = keys_of(3)
     words = np.arange(size, dtype=keystreams.WORDS[bits])
     for own, keys in zip(S, K, strict=True):
-        assert masked(words, own, keys, T).tolist() == second.masked(words.tolist(), own, keys, T, bits)
+        assert masked(words, own, keys, T).tolist() == second.masked(words.tolist(), bits, own, keys, T)
 
 
 @settings(deadline=None, max_examples=30)

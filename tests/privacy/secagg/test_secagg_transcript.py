@@ -76,7 +76,7 @@ def test_order_in_memory_and_in_the_request_does_not_matter():
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     fortran, big, strided = np.asfortranarray(a), a.astype(">f4"), np.repeat(a, 2, axis=1)[:, ::2]
     assert {array_digest("a", x) for x in (a, fortran, big, strided)} == {
-        second.array_digest("a", "f4", [2, 3], list(range(6)))
+        second.array_digest("a", "float32", [2, 3], list(range(6)))
     }
     made = [transcript(bytes(32), 1, 1, "m", "f", [], x, {}) for x in ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
     assert made[0] == made[1]
