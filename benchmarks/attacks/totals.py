@@ -14,10 +14,10 @@ import numpy as np
 from benchmarks.attacks.isolation import standardize
 from benchmarks.attacks.researcher import LABEL, TARGET, Failed, Outcome, Researcher
 from benchmarks.attacks.transport import Agreed
+from v6_federated.masks.encoding import HEADER
+from v6_federated.masks.summands import FIRST
+from v6_federated.masks.summing import Sums
 from v6_federated.messages import codec
-from v6_federated.privacy.secagg.encoding import HEADER
-from v6_federated.privacy.summands import FIRST
-from v6_federated.privacy.sums import Sums
 
 FEDAVG, SCAFFOLD = "v6_fedavg", "v6_scaffold"
 PLACE = 2.0**-20  # the last place of float32 at 16

@@ -6,13 +6,12 @@ from benchmarks.attacks import totals
 from benchmarks.attacks.registry import ATTACKS
 from benchmarks.attacks.researcher import Researcher, hospitals
 
-from v6_federated.data import aggregates
-from v6_federated.node import masking, task
+from v6_federated.data import statistics
+from v6_federated.gate import call, under_masks
+from v6_federated.masks import exact, summing
+from v6_federated.masks.exact import Exact
 from v6_federated.node.node import Node
 from v6_federated.node.state import State
-from v6_federated.privacy import exact
-from v6_federated.privacy import sums as summing
-from v6_federated.privacy.exact import Exact
 
 
 def changes_are_what_is_left_of_the_model(patch):
@@ -28,11 +27,11 @@ def means_are_centred(patch):
             "second": ((X - X.mean(axis=0)) ** 2).sum(axis=0),
         }
 
-    patch.setattr(aggregates, "about", about)
+    patch.setattr(statistics, "about", about)
 
 
 def scales_have_no_bounds(patch):
-    patch.setattr(aggregates, "check_scale", lambda *numbers: None)
+    patch.setattr(statistics, "check_scale", lambda *numbers: None)
 
 
 def states_are_of_the_last_request(patch):
@@ -58,7 +57,7 @@ def rows_are_divided_by_all_rows(patch):
 
 
 def large_sums_fail(patch):
-    real = task._summands
+    real = call._summands
 
     def bounded(node, *more):
         found = real(node, *more)
@@ -66,14 +65,14 @@ def large_sums_fail(patch):
         assert not isinstance(loss, Exact) or loss.floats()[0] < 2.0**260
         return found
 
-    patch.setattr(task, "_summands", bounded)
+    patch.setattr(call, "_summands", bounded)
     patch.setattr(exact, "MOST", 2.0**400)
     patch.setattr("v6_federated.models.outcomes.MOST", 1e150)
 
 
 def shares_are_compared_to_six_digits(patch):
-    real = masking._check_holdout
-    patch.setattr(masking, "_check_holdout", lambda folder, holdout: real(folder, float(f"{holdout:g}")))
+    real = under_masks._check_holdout
+    patch.setattr(under_masks, "_check_holdout", lambda folder, holdout: real(folder, float(f"{holdout:g}")))
 
 
 ROWS = 317  # with other rows, two hospitals may have the same number of patients

@@ -15,7 +15,7 @@ from honest import HONEST
 from statsmodels.duration.hazard_regression import PHReg
 from test_hospital_totals import PAGE
 
-from v6_federated.privacy.exact import Exact
+from v6_federated.masks.exact import Exact
 
 ANSWERED = [(m, i) for m in HONEST for i, request in enumerate(requests(m)) if request[0] != "evaluate_own"]
 HOSPITALS = range(1, 5)
