@@ -57,7 +57,8 @@ def central(
         common: the settings that every method takes; None: those of methods that train step by step, ``Training``, or
             of methods without labels, ``Common``. A method that accepts fewer values of some declares these again in a
             subclass of ``Common``, with a narrower type.
-        check: raises a SafeError for settings that do not fit each other.
+        check: raises a SafeError for settings that do not fit each other, as far as ``Needs`` and ``Excludes`` in their
+            annotations do not say it.
         not_in_a_study: says of settings why they cannot be used with aggregation=pinned, and what to use in their
             place; empty if they can.
         of_hospitals: says of settings which sums are no sums over rows, and what serves instead in a study that answers
