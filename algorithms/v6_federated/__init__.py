@@ -14,8 +14,9 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.bins_of_time import Grid, bins_of_time, check_grid, mixed_bins
 from v6_federated.central.federation import Federation
-from v6_federated.central.method import Result, central
+from v6_federated.central.method import Result
 from v6_federated.central.noise_plan import training_plan
+from v6_federated.central.server import central
 from v6_federated.data import affine, inference, pca, statistics, times
 from v6_federated.data.columns import check_scale
 from v6_federated.data.source import Rows

@@ -8,7 +8,7 @@ import pytest
 from helpers import refused, table, train
 
 from v6_federated import SafeError
-from v6_federated.central import preparation
+from v6_federated.central import description
 
 
 def test_a_model_that_does_not_fit_the_data_is_refused(hospitals):
@@ -46,7 +46,7 @@ def test_thousands_of_nodes_with_the_same_columns_are_compared_at_once():
     values = {"features": [f"x{i}" for i in range(30)], "label": "y"}
     answers = [SimpleNamespace(organization_id=k, values=values) for k in range(5000)]
     began = time.perf_counter()
-    assert preparation._same_features(answers) == values["features"]
+    assert description.same_features(answers) == values["features"]
     assert time.perf_counter() - began < 5  # milliseconds; if each was compared with all others, a minute
 
 

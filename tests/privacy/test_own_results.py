@@ -9,8 +9,9 @@ from helpers import OPEN, table, train
 
 from v6_federated import models
 from v6_federated.central.answer import Answer
+from v6_federated.central.blocks import SINGLE
+from v6_federated.central.calls import Group
 from v6_federated.central.last_evaluation import LastEvaluation
-from v6_federated.central.rounds import Group
 from v6_federated.data.source import Rows
 from v6_federated.gate import own_results
 from v6_federated.messages import codec
@@ -69,7 +70,7 @@ def test_what_a_dishonest_node_counts_in_addition_is_checked():
 def test_details_that_are_no_payload_are_refused(sent):
     answer = Answer(2, 40, {}, {"evaluation": {"n": 40}, "details": sent}, 0, 0, "evaluate")
     spec = DataSpec(classes=[0, 1])
-    shown = LastEvaluation(SimpleNamespace(data=spec, privacy=None), models.build(helpers.JOB["model"]), None)
+    shown = LastEvaluation(SimpleNamespace(data=spec, privacy=None), models.build(helpers.JOB["model"]), SINGLE)
     group = shown.asked(Group("evaluate", [2], None))
     assert "details of its evaluation that cannot be used" in group.expected.validate(answer)
 

@@ -14,7 +14,7 @@ from helpers import table
 from masked_jobs import learned
 from methods_by_hand import follow
 
-from v6_federated.central import masking as central_masking
+from v6_federated.central import blocks
 from v6_federated.gate import under_masks
 from v6_workbench.conformance.jobs import AT_CENTRAL, FORESEEN, OPEN
 from v6_workbench.simulation.call_outcomes import CallOutcome
@@ -131,7 +131,7 @@ def job(schedule: Schedule, **settings: Any) -> tuple[dict[str, Any] | None, str
         online=schedule.online,
         study=StudyPlan(3) if schedule.pinned else None,
     )
-    with network, mock.patch.object(central_masking, "ROOM", -9 if schedule.wraps else 3):
+    with network, mock.patch.object(blocks, "ROOM", -9 if schedule.wraps else 3):
         mode = "pinned" if schedule.pinned else "masked"
         try:
             result = network.run(aggregation=mode, **SETTINGS, **schedule.policy, **settings)

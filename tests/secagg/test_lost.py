@@ -10,7 +10,7 @@ from forged import central
 from masked_jobs import QUICK, Tape, apart, in_blocks, learned, nodes, run
 from test_equal import METHODS
 
-from v6_federated.central import masking as central_masking
+from v6_federated.central import blocks
 from v6_federated.gate import under_masks
 from v6_workbench.conformance.interruptions import Killed
 from v6_workbench.conformance.jobs import OPEN, difference
@@ -109,7 +109,7 @@ def test_a_lost_central_goes_on(method, mode, which, tmp_path, made):
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fsvrg"])
 def test_a_central_that_is_lost_while_sums_wrap_goes_on(method, which, tmp_path, made, monkeypatch):
     """It asks for 32 bits again, which wrap again, and then for 64 bits, whether it had done that before or not."""
-    monkeypatch.setattr(central_masking, "ROOM", -9)
+    monkeypatch.setattr(blocks, "ROOM", -9)
     package, settings = METHODS[method]
     lost = ("client_update", 2, which)
     result, _, left = lost_and_started_again(package, nodes(5), "masked", lost, **settings)

@@ -16,8 +16,9 @@ from masked_jobs import QUICK, nodes, run
 from v6_federated import models
 from v6_federated.base.database import Frame, name_of, named
 from v6_federated.base.vantage6_api import CollectResultsError, Database
-from v6_federated.central.answer import Answer
-from v6_federated.central.masking import Masks
+from v6_federated.central.answer import Answer, Expected
+from v6_federated.central.blocks import KINDS
+from v6_federated.central.calls import Group, Question
 from v6_federated.data.frames import ATTRIBUTES, encode
 from v6_federated.data.source import Source
 from v6_federated.masks import keys, study, summing
@@ -278,12 +279,13 @@ def test_another_model_for_each_node_opens_nothing(mode, tmp_path):
             )
             for k, a in answers.items()
         ]
-        masks = Masks(mode, [[*answers]], {1: lying.rows})
+        blocks = KINDS[mode]([[*answers]], {1: lying.rows})
+        question = Question(Group("client_update", [*answers], lying.job), blocks.blocks, Expected(), asked)
         with pytest.raises(CollectResultsError, match=r"organizations \[2\] have answered another request"):
-            masks.opened("client_update", [*answers], asked, taken, {})
+            blocks.open(question, [*answers], taken)
         same = [Answer(**{**vars(a), "values": {"T": "0" * 64}}) for a in taken]
         with pytest.raises(CollectResultsError, match="do not cancel"):
-            masks.opened("client_update", [*answers], asked, same, {})
+            blocks.open(question, [*answers], same)
 
 
 @pytest.mark.parametrize("function", ["client_update", "evaluate", "fit_step", "count_rows"])

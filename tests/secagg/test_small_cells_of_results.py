@@ -6,8 +6,8 @@ import pytest
 from masked_jobs import run
 
 from v6_federated.central import checkpoint, last_evaluation
+from v6_federated.central.blocks import Pinned
 from v6_federated.central.federation import Federation
-from v6_federated.central.masking import Masks
 from v6_federated.data import small_cells
 from v6_federated.messages import codec
 from v6_federated.models import details
@@ -137,7 +137,7 @@ def test_an_evaluation_of_a_study_shows_no_count_of_a_few_patients(tmp_path, mon
     settings = {"features": ["age"], "preprocess": ["standardize"], "label": "died", "subgroup": "word", "holdout": 0.3}
     how = {"size": 4, "environment": CAREFUL | {"V6_FEDERATED_MINIMUM_ROWS_A_CLASS": "3"}, **settings, "rounds": 2}
     with monkeypatch.context() as patch:
-        patch.setattr(Masks, "rounding", None)
+        patch.setattr(Pinned, "rounding", None)
         patch.setattr(details, "of_a_block", lambda found, *rest: found)
         patch.setattr(last_evaluation, "FEWEST", 0)
         before = run("v6_fedavg", tables, "pinned", tmp_path / "before", **how)

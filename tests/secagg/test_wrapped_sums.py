@@ -7,7 +7,7 @@ import pytest
 from helpers import table
 from masked_jobs import QUICK, Tape, apart, learned, nodes, run
 
-from v6_federated.central import masking
+from v6_federated.central import blocks
 from v6_federated.masks import encoding
 from v6_workbench.simulation.mock import MockNetwork
 
@@ -34,7 +34,7 @@ def test_the_first_sum_has_64_bits_and_the_others_32():
 @pytest.mark.parametrize("mode", ["masked", "pinned"])
 def test_numbers_that_wrap_come_again_in_64_bits(mode, tmp_path, monkeypatch):
     """The unit follows from the sum before. Here it is made much too fine, so that the sums of round 2 wrap."""
-    monkeypatch.setattr(masking, "ROOM", -9)
+    monkeypatch.setattr(blocks, "ROOM", -9)
     tape, K = Tape(), 4 if mode == "masked" else 10
     settings = {**QUICK, "rounds": 3, "holdout": 0}
     size = 5 if mode == "pinned" else None
@@ -51,7 +51,7 @@ def test_numbers_that_wrap_come_again_in_64_bits(mode, tmp_path, monkeypatch):
 @pytest.mark.parametrize("package", ["v6_scaffold", "v6_fsvrg", "v6_colearning"])
 def test_every_method_asks_again(package, monkeypatch):
     """SCAFFOLD's nodes keep c_k twice in such a round."""
-    monkeypatch.setattr(masking, "ROOM", -9)
+    monkeypatch.setattr(blocks, "ROOM", -9)
     settings = {"rounds": 4, "classes": [0, 1], **({} if package == "v6_fsvrg" else {"lr": 0.1})}
     tape = Tape()
     result = run(package, nodes(4), "masked", outcomes=tape, **settings)

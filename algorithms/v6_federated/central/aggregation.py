@@ -1,6 +1,6 @@
 """What central sees of the nodes' answers: single ones, or sums over blocks of nodes. It is settled before round 1."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median_low
 from typing import Any
@@ -9,8 +9,11 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import CollectResultsError
 from v6_federated.central import noise_plan, preparation
 from v6_federated.central.answer import Answer, Expected
-from v6_federated.central.masking import Masks
-from v6_federated.central.rounds import Group, RoundTasks
+from v6_federated.central.blocks import KINDS, Masked
+from v6_federated.central.calls import Group
+from v6_federated.central.description import describe
+from v6_federated.central.method import Method
+from v6_federated.central.rounds import RoundTasks
 from v6_federated.central.sums_of_rows import SumsOfRows
 from v6_federated.data import statistics
 from v6_federated.masks.agreement import Entry
@@ -18,12 +21,6 @@ from v6_federated.messages.common import Common
 from v6_federated.messages.job import MODES, Job
 from v6_federated.noise.plan import Plan
 from v6_federated.rules.policy import Policy
-
-SUMS = "sums over the blocks; and from each organization: names of columns, classes and levels, and public keys"
-NO_AUC = (
-    "not computed: nodes count scores in different numbers of bands; ask their operators for the same "
-    "V6_FEDERATED_SCORE_BANDS"
-)
 
 
 class Aggregation:
@@ -33,31 +30,10 @@ class Aggregation:
         shared: whether a sum was asked for whose noise the nodes of a block share.
     """
 
-    def __init__(
-        self,
-        method: str,
-        settings: Common,
-        tasks: RoundTasks,
-        single: str,
-        plan: Plan | None,
-        check_study: Callable[[Any], None],
-        of_hospitals: Callable[[Any], str],
-    ) -> None:
-        """Begin with nothing settled.
-
-        Args:
-            method: the method's name.
-            settings: the job's settings.
-            tasks: the job's tasks.
-            single: why the method needs single answers; empty if sums suffice.
-            plan: what the job asks of a node in all; None if nodes add no noise.
-            check_study: raises a SafeError for settings that cannot be used in a study.
-            of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
-        """
+    def __init__(self, method: Method, settings: Common, tasks: RoundTasks, plan: Plan | None) -> None:
+        """Begin with nothing settled."""
         self.shared = False
-        self._method, self._common, self._tasks = method, settings, tasks
-        self._single, self._plan, self._check_study = single, plan, check_study
-        self._of_hospitals = of_hospitals
+        self._method, self._common, self._tasks, self._plan = method, settings, tasks, plan
         self._sums: SumsOfRows | None = None  # asks for statistics where no single node's may be seen
 
     @property
@@ -71,19 +47,15 @@ class Aggregation:
 
     def ask_in_preparation(self, group: Group) -> list[Answer]:
         """Send a request to nodes whose bytes belong to no round."""
-        answers = self.ask(group)
+        return self._prepared([group], len(self._tasks.job.participants))
+
+    def _prepared(self, groups: Sequence[Group], quorum_of: int) -> list[Answer]:
+        answers = self._tasks.ask(groups, quorum_of=quorum_of)
         self._tasks.count_preparation(answers)
         return answers
 
     def settle(self, job: Job, answers: Sequence[Answer]) -> Job:
         """Settle what central sees: the strictest that a node requires, or what the researcher asked for.
-
-        Args:
-            job: what central tells the nodes.
-            answers: what the nodes answered to ``describe``.
-
-        Returns:
-            The job with its mode of aggregation. With masks, nodes have confirmed the keys of their blocks.
 
         Raises:
             SafeError: the method, or one of its settings, does not go with the mode.
@@ -97,30 +69,29 @@ class Aggregation:
             return replace(job, aggregation="plain")
         self._tasks.stateful = True  # nodes have made keys
         strict = [k for k, said in modes.items() if said != "plain"]
-        if self._single:
+        if single := self._method.why_single(self._common):
             raise SafeError(
-                f"{self._method} cannot be used with aggregation={mode}, which organizations {strict} require: "
-                f"{self._single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
+                f"{self._method.name} cannot be used with aggregation={mode}, which organizations {strict} require: "
+                f"{single}; their operators would have to set V6_FEDERATED_AGGREGATION=plain"
             )
-        if mode == "pinned":
-            self._check_study(self._common)
+        self._method.check_mode(self._common, mode)
         job = replace(job, aggregation=mode, hospital_totals="")
         if any(said != mode for said in modes.values()):  # some nodes would be content with less
             raw = any("kinds" in a.values for a in answers)
-            answers = preparation.describe(job, raw, self.ask_in_preparation)
-        job, self._tasks.masks = self._masks(job, answers)
+            answers = describe(job, raw, self.ask_in_preparation)
+        job, self._tasks.blocks = self._masked(job, answers)
         self._sums = self._sums_of_rows(answers)
         return job
 
-    def _masks(self, job: Job, answers: Sequence[Answer]) -> tuple[Job, Masks]:
+    def _masked(self, job: Job, answers: Sequence[Answer]) -> tuple[Job, Masked]:
         """Put the nodes into blocks, and have each confirm the keys of its block."""
         hellos = {a.organization_id: a.values for a in answers}
         silent = [k for k in job.participants if k not in hellos]
-        masks, rosters = Masks.of(job.aggregation, hellos, Policy.of_node().minimum_organizations, silent)
-        job = replace(job, hospital_totals=masks.hospital_totals)
-        if job.hides_totals and (reason := self._of_hospitals(self._common)):
+        masked, rosters = KINDS[job.aggregation].of(hellos, Policy.of_node().minimum_organizations, silent)
+        job = replace(job, hospital_totals=masked.hospital_totals)
+        if job.hides_totals and (reason := self._method.of_hospitals(self._common)):
             raise SafeError(
-                f"{self._method} cannot be used like this in a study that hides totals of single hospitals "
+                f"{self._method.name} cannot be used like this in a study that hides totals of single hospitals "
                 f"(hospital_totals=hidden): {reason}"
             )
         if job.aggregation == "masked" and getattr(self._common, "fraction", 1) < 1:
@@ -128,19 +99,19 @@ class Aggregation:
                 "fraction below 1 is not possible with aggregation=masked: without a study, all organizations are one "
                 "block; set fraction=1"
             )
-        confirmed = self._confirmed(job, masks, hellos, rosters, len(job.participants))
-        masks.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
+        confirmed = self._confirmed(job, masked, hellos, rosters, len(job.participants))
+        masked.noise = 0.0 if self._plan is None else self._plan.evaluation_noise
         # all say the same, unless one is dishonest: the study's digest is in the entry of each
         colluders = [a.values.get("colluders") or 0 for a in confirmed]
-        masks.colluders = max(int(median_low(colluders or [0])), 0)
+        masked.colluders = max(int(median_low(colluders or [0])), 0)
         of_a_person = [a.values.get("hospitals_a_person") or 1 for a in confirmed]
-        masks.hospitals_a_person = max(int(median_low(of_a_person or [1])), 1)
-        return job, masks
+        masked.hospitals_a_person = max(int(median_low(of_a_person or [1])), 1)
+        return job, masked
 
     def _confirmed(
         self,
         job: Job,
-        masks: Masks,
+        masked: Masked,
         hellos: Mapping[int, Mapping[str, Any]],
         rosters: Mapping[int, Sequence[Any]],
         quorum_of: int,
@@ -150,46 +121,36 @@ class Aggregation:
             parts=frozenset({"tags"}), values=frozenset({"colluders", "hospitals_a_person"}), without_rows=True
         )
         groups = [
-            Group("confirm", masks.block_of(first), job, {"roster": roster}, expected=expected)
+            Group("confirm", masked.block_of(first), job, {"roster": roster}, expected=expected)
             for first, roster in rosters.items()
         ]
-        confirmed = self._tasks.ask(groups, quorum_of=quorum_of)
-        self._tasks.count_preparation(confirmed)
+        confirmed = self._prepared(groups, quorum_of)
         for a in confirmed:
             own = Entry.from_json(hellos[a.organization_id]["entry"]).S.hex()
-            masks.tags.setdefault(masks.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
+            masked.tags.setdefault(masked.block_of(a.organization_id)[0], {})[own] = a.values["tags"]
         for k in {k for roster in groups for k in roster.organizations} - {a.organization_id for a in confirmed}:
-            masks.wait_for(k, f"organization {k} has not confirmed the keys of this block")
+            masked.wait_for(k, f"organization {k} has not confirmed the keys of this block")
         return confirmed
 
     def let_join(self, round_: int) -> None:
         """Let blocks that were not whole when the job began take part from this round on, if all their nodes answer.
 
         They are asked after 1, 2, 4, ... rounds: one that is down for good must not hold up every round.
-
-        Args:
-            round_: the round.
         """
-        masks, job = self._tasks.masks, self._tasks.job
-        if masks is None or not masks.absent or round_ < 2 or (round_ - 1) & (round_ - 2):
+        masked, job = self._tasks.blocks, self._tasks.job
+        if not isinstance(masked, Masked) or not masked.absent or round_ < 2 or (round_ - 1) & (round_ - 2):
             return
-        who = masks.waiting
-        described = preparation.describe(job, bool(job.data.preprocess), self._ask_absent, who)
-        hellos = {a.organization_id: a.values for a in described if a.values.get("mode") == masks.mode}
+        who = masked.waiting
+        described = describe(job, bool(job.data.preprocess), lambda group: self._prepared([group], 0), who)
+        hellos = {a.organization_id: a.values for a in described if a.values.get("mode") == masked.mode}
         try:
             least = Policy.of_node().minimum_organizations
-            found, rosters = Masks.of(masks.mode, hellos, least, [k for k in who if k not in hellos])
+            found, rosters = masked.of(hellos, least, [k for k in who if k not in hellos])
         except CollectResultsError:  # no block is whole yet
             return
-        if found.hospital_totals == masks.hospital_totals:
+        if found.hospital_totals == masked.hospital_totals:
             self._confirmed(job, found, hellos, rosters, 0)
-            masks.joined(found, [first for first in rosters if first not in found.absent])
-
-    def _ask_absent(self, group: Group) -> list[Answer]:
-        """Send a request to nodes that need not answer."""
-        answers = self._tasks.ask([group], quorum_of=0)
-        self._tasks.count_preparation(answers)
-        return answers
+            masked.joined(found, [first for first in rosters if first not in found.absent])
 
     def _sums_of_rows(self, answers: Sequence[Answer]) -> SumsOfRows:
         """What steps can be fitted to without a single node's statistics: sums, and what operators have declared."""
@@ -201,31 +162,23 @@ class Aggregation:
         bounds = answers[0].values.get("bounds") if answers else None
         if bounds and any(a.values.get("bounds") != bounds for a in answers):
             bounds = None  # step scale says so
-        masks = self._tasks.masks  # None if single answers have noise of their own: steps follow from the schema then
-        return SumsOfRows(self.ask_in_preparation, ordered, bounds or {}, masks is not None and masks.mode == "pinned")
+        return SumsOfRows(self.ask_in_preparation, ordered, bounds or {}, self._tasks.blocks.in_a_study)
 
     def settle_again(self, raw: bool) -> None:
         """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
-
-        Args:
-            raw: whether preprocessing steps follow.
 
         Raises:
             SafeError: the method, or one of its settings, does not go with the mode.
             CollectResultsError: too few nodes answered.
         """
         if self._tasks.job.aggregation != "plain":
-            self._tasks.job = self.settle(self._tasks.job, preparation.describe(self._tasks.job, raw, self.ask))
+            self._tasks.job = self.settle(self._tasks.job, describe(self._tasks.job, raw, self.ask))
 
     def count_rows(self) -> None:
         """Learn the rows of each block, if no statistic has returned them yet: they weight the first round."""
-        masks = self._tasks.masks
-        if masks is None or not self._tasks.job.data.supervised:
-            return
-        if len({*masks.rows, *masks.lost}) < len(masks.blocks):
-            expected = self._tasks.expected()
-            who = self._tasks.job.participants
-            self.ask_in_preparation(Group("count_rows", who, self._tasks.job, expected=expected))
+        job = self._tasks.job
+        if job.data.supervised and self._tasks.blocks.uncounted(job.participants):
+            self.ask_in_preparation(Group("count_rows", job.participants, job, expected=self._tasks.expected()))
 
     def measure(
         self, job: Job, organizations: Sequence[int], d: int, name: str, precision: str = "float64", **arguments: Any
@@ -245,26 +198,17 @@ class Aggregation:
     ) -> list[Answer]:
         """Ask for a statistic in a round, see ``data.statistics``."""
         job, statistic = self._tasks.job, statistics.read(name, arguments, arguments)
-        if self._tasks.masks is not None:
-            self._sums = self._sums or SumsOfRows(self.ask, {}, study=self._tasks.masks.mode == "pinned")
+        if not self._tasks.blocks.single:
+            self._sums = self._sums or SumsOfRows(self.ask, {}, study=self._tasks.blocks.in_a_study)
             self._sums.ask = self.ask
             return self._sums.of(job, organizations, d, statistic)
         return self.ask(preparation.question(job, organizations, d, statistic, precision))
 
     def seen(self) -> dict[str, Any]:
         """What central has seen of the nodes' answers, as ``privacy`` in the result."""
-        masks = self._tasks.masks
-        if masks is None:
-            found: dict[str, Any] = {"aggregation": "plain", "central_saw": "each organization's own answers"}
-        else:
-            found = {"aggregation": masks.mode, "blocks": masks.blocks, "central_saw": SUMS}
-            if masks.hospital_totals:
-                found["hospital_totals"] = masks.hospital_totals
-            if masks.bands is None:
-                found["auc"] = NO_AUC
+        blocks = self._tasks.blocks
         if self._plan is None:
-            return found
-        of_a_person = 1 if masks is None else masks.hospitals_a_person
-        shared = masks is not None and masks.mode == "pinned" and self.shared
-        shared &= of_a_person == 1 or self._plan.rate == 1
-        return {**found, **noise_plan.described(self._plan, self._common, shared, of_a_person)}
+            return blocks.seen()
+        of_a_person = blocks.hospitals_a_person
+        shared = blocks.in_a_study and self.shared and (of_a_person == 1 or self._plan.rate == 1)
+        return {**blocks.seen(), **noise_plan.described(self._plan, self._common, shared, of_a_person)}

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from v6_federated.base import json_text
@@ -89,7 +89,6 @@ class Expected:
         noisy: whether an evaluation's counts have noise.
         validate: says what else is wrong with an answer, or None.
         measures: what of an answer is compared with the other nodes' answers, see ``bounds.norms``.
-        sums: the masked sum that the answer is a part of, in place of all of these.
         without_rows: whether the answer may lack its number of rows.
     """
 
@@ -105,28 +104,86 @@ class Expected:
     noisy: bool = False
     validate: Callable[[Answer], str | None] | None = None
     measures: Mapping[str, Callable[[Answer], Array] | None] = field(default_factory=dict)
-    sums: Sums | None = None
     without_rows: bool = False
 
     @property
     def names(self) -> set[str]:
         """The names of everything that an answer may hold."""
-        if self.sums is not None:
-            return {"organization_id", "round", "T", "y32", "y64"}
         asked = {"evaluation"} if self.evaluation else set()
         return {*ALWAYS, *self.numbers, *self.values, *self.parts, *asked}
 
     @property
     def most_bytes(self) -> int:
         """Bytes that an answer may have: its arrays in the widest type, in base64, and some more for the rest."""
-        if self.sums is not None:
-            return 4 * (4 * self.sums.words(32) + 8 * self.sums.words(64)) // 3 + REST
         return 8 * 4 * self.most_numbers // 3 + REST
 
     @property
     def most_numbers(self) -> int:
         """How many numbers its arrays may have in all."""
         return sum(map(codec.most_numbers, self.arrays.values()))
+
+    def read(self, result: Mapping[str, Any], call: "Call", size: int) -> Answer:
+        """Read what a node has sent, of which sender, names and size are known to be right."""
+        n = result.get("n", 0 if self.without_rows else None)
+        least = 0 if self.without_rows and "n" not in result else self.minimum_rows
+        if type(n) is not int or not least <= n <= MOST_ROWS:
+            raise Unusable(f"sent n={n!r}; expected its number of rows, at least {least}")
+        try:
+            arrays = codec.decode(result["arrays"], most=self.most_numbers) if "arrays" in result else {}
+        except SafeError as error:
+            raise Unusable(f"sent arrays that cannot be used: {error}", refused=True) from None
+        _check_arrays(arrays, self.arrays, self.optional)
+        values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays", "round")}
+        self._check_values(values)
+        answer = Answer(call.organization, n, arrays, values, size, call.size, call.function)
+        if self.validate is not None and (problem := self.validate(answer)):
+            raise Unusable(problem)
+        return answer
+
+    def _check_values(self, values: Mapping[str, Any]) -> None:
+        for name in self.numbers:
+            if not _is_number(values.get(name)):
+                raise Unusable(f"sent no proper {name}; expected a number from 0")
+        for name in self.values:
+            if not is_plain(values.get(name)):
+                raise Unusable(f"sent no proper {name}; expected a number, true, false or null")
+        if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
+            raise Unusable("sent no proper train_loss; expected a number from 0, or null")
+        is_evaluation = metrics.is_noisy_evaluation if self.noisy else metrics.is_evaluation
+        if "evaluation" in values and not is_evaluation(values["evaluation"], self.classes, self.loss):
+            raise Unusable("sent a malformed evaluation; expected n, loss and counts that add up to n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share(Expected):
+    """What a masked answer must hold: words, of which nothing can be checked except their form.
+
+    Attributes:
+        sums: the sum that it is a part of.
+    """
+
+    sums: Sums
+
+    @property
+    def names(self) -> set[str]:
+        """See ``Expected``."""
+        return {"organization_id", "round", "T", "y32", "y64"}
+
+    @property
+    def most_bytes(self) -> int:
+        """See ``Expected``."""
+        return 4 * (4 * self.sums.words(32) + 8 * self.sums.words(64)) // 3 + REST
+
+    def read(self, result: Mapping[str, Any], call: "Call", size: int) -> Answer:
+        """See ``Expected``."""
+        T = result.get("T")
+        if not isinstance(T, str) or not re.fullmatch("[0-9a-f]{64}", T):
+            raise Unusable("sent no transcript; expected 64 hexadecimal digits")
+        try:
+            words = {f"y{b}": codec.decode_words(result.get(f"y{b}"), f"uint{b}", self.sums.words(b)) for b in (32, 64)}
+        except SafeError as error:
+            raise Unusable(f"sent {error}") from None
+        return Answer(call.organization, 0, words, {"T": T}, size, call.size, call.function)
 
 
 @dataclass(frozen=True)
@@ -153,14 +210,7 @@ class Call:
 
 
 def refusal(text: str) -> CollectResultsError:
-    """Say that answers are missing since nodes have refused the request, and would refuse it again.
-
-    Args:
-        text: why.
-
-    Returns:
-        The error, whose attribute ``refused`` is True.
-    """
+    """Say that answers are missing since nodes have refused the request, and would refuse it again."""
     error = CollectResultsError(text)
     error.refused = True
     return error
@@ -174,37 +224,18 @@ class Unusable(Exception):
     """
 
     def __init__(self, reason: str, refused: bool = False) -> None:
-        """Say why.
-
-        Args:
-            reason: why, without the organization.
-            refused: whether the node refused the call.
-        """
+        """Say why."""
         super().__init__(reason[:MOST_TEXT])
         self.refused = refused
 
 
 def by_organization(answer: Answer) -> int:
-    """Return the key by which answers are sorted: the organization's id.
-
-    Args:
-        answer: an answer.
-
-    Returns:
-        The id.
-    """
+    """Return the key by which answers are sorted: the organization's id."""
     return answer.organization_id
 
 
 def usable(result: Any, call: Call) -> Answer:
     """Check what a node has sent.
-
-    Args:
-        result: what it has sent, decoded.
-        call: the call that it answers.
-
-    Returns:
-        The answer.
 
     Raises:
         Unusable: it is not what the call expects.
@@ -232,46 +263,7 @@ def _checked(result: Any, call: Call) -> Answer:
         raise Unusable(f"sent {len(unknown)} unknown value(s): {named}; expected {', '.join(sorted(expected.names))}")
     if (size := serialization.size(result)) > expected.most_bytes:
         raise Unusable(f"sent {size:,} bytes; expected {expected.most_bytes:,} at most")
-    if expected.sums is not None:
-        return _masked(result, call, expected.sums, size)
-    n = result.get("n", 0 if expected.without_rows else None)
-    if expected.without_rows and "n" not in result:
-        expected = replace(expected, minimum_rows=0)
-    if type(n) is not int or not expected.minimum_rows <= n <= MOST_ROWS:
-        raise Unusable(f"sent n={n!r}; expected its number of rows, at least {expected.minimum_rows}")
-    try:
-        arrays = codec.decode(result["arrays"], most=expected.most_numbers) if "arrays" in result else {}
-    except SafeError as error:
-        raise Unusable(f"sent arrays that cannot be used: {error}", refused=True) from None
-    _check_arrays(arrays, expected.arrays, expected.optional)
-    values = {k: v for k, v in result.items() if k not in ("organization_id", "n", "arrays", "round")}
-    for name in expected.numbers:
-        if not _is_number(values.get(name)):
-            raise Unusable(f"sent no proper {name}; expected a number from 0")
-    for name in expected.values:
-        if not is_plain(values.get(name)):
-            raise Unusable(f"sent no proper {name}; expected a number, true, false or null")
-    if values.get("train_loss") is not None and not metrics.is_loss(values["train_loss"]):
-        raise Unusable("sent no proper train_loss; expected a number from 0, or null")
-    is_evaluation = metrics.is_noisy_evaluation if expected.noisy else metrics.is_evaluation
-    if "evaluation" in values and not is_evaluation(values["evaluation"], expected.classes, expected.loss):
-        raise Unusable("sent a malformed evaluation; expected n, loss and counts that add up to n")
-    answer = Answer(call.organization, n, arrays, values, size, call.size, call.function)
-    if expected.validate is not None and (problem := expected.validate(answer)):
-        raise Unusable(problem)
-    return answer
-
-
-def _masked(result: dict[str, Any], call: Call, sums: Sums, size: int) -> Answer:
-    """A masked answer, of which nothing can be checked except its form."""
-    T = result.get("T")
-    if not isinstance(T, str) or not re.fullmatch("[0-9a-f]{64}", T):
-        raise Unusable("sent no transcript; expected 64 hexadecimal digits")
-    try:
-        words = {f"y{b}": codec.decode_words(result.get(f"y{b}"), f"uint{b}", sums.words(b)) for b in (32, 64)}
-    except SafeError as error:
-        raise Unusable(f"sent {error}") from None
-    return Answer(call.organization, 0, words, {"T": T}, size, call.size, call.function)
+    return expected.read(result, call, size)
 
 
 def _is_number(value: Any) -> bool:
@@ -279,11 +271,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Say whether a value is a finite number that JSON has, a truth value, or None.
-
-    Args:
-        value: what a node has sent.
-    """
+    """Say whether a value is a finite number that JSON has, a truth value, or None."""
     if type(value) is int:
         return abs(value) < MOST_ROWS  # larger ones are no numbers of JSON
     return value is None or type(value) is bool or (type(value) is float and math.isfinite(value))

@@ -22,14 +22,15 @@ from v6_federated.central.aggregation import Aggregation
 from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.bounds import Bounds, Measures
+from v6_federated.central.calls import GLOBAL_MODEL, Group, parted
 from v6_federated.central.checkpoint import Checkpoint
 from v6_federated.central.history import History
 from v6_federated.central.last_evaluation import LastEvaluation
+from v6_federated.central.method import Method
 from v6_federated.central.progress import Progress
-from v6_federated.central.rounds import GLOBAL_MODEL, Group, RoundTasks, parted
+from v6_federated.central.rounds import RoundTasks
 from v6_federated.central.same_nodes import SameNodes, attempts
 from v6_federated.central.tolerance import Tolerance
-from v6_federated.masks.summands import Declaration
 from v6_federated.messages import codec
 from v6_federated.messages.codec import Shape
 from v6_federated.messages.common import Common
@@ -39,7 +40,6 @@ from v6_federated.noise.clipping import penalty_gradient
 from v6_federated.noise.plan import Plan
 from v6_federated.rules.policy import Policy
 
-LEAP = 2**20  # requests: more than a job can have made since its last checkpoint
 OPTIONS = ("returns", "optional", "numbers", "values", "validate", "measures", "quorum_of", "often")
 
 
@@ -55,36 +55,14 @@ class Federation:
         plan: what the job asks of a node in all; None if nodes add no noise.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        method: str,
-        settings: Any,
-        supervised: bool = True,
-        single_answers: str = "",
-        missing: bool = False,
-        plan: Plan | None = None,
-        check_study: Callable[[Any], None] = lambda settings: None,
-        declared: Callable[[str], Declaration | None] = lambda function: None,
-        of_hospitals: Callable[[Any], str] = lambda settings: "",
-        instead: Callable[[str], str] = lambda function: "",
-        recoverable: bool = False,
-    ) -> None:
+    def __init__(self, client: Any, method: Method, settings: Any, plan: Plan | None = None) -> None:
         """Settle who takes part. Nobody is asked yet.
 
         Args:
             client: vantage6's client.
-            method: the method's name.
+            method: what the method declares.
             settings: the job's settings, checked.
-            supervised: whether the method has labels, and a model to train.
-            single_answers: why the method needs single answers; empty if sums suffice.
-            missing: whether the method's model takes missing values.
             plan: what the job asks of a node in all, if nodes add noise.
-            check_study: raises a SafeError for settings that cannot be used in a study.
-            declared: what a partial function's answer is a sum of; None if it answers alone.
-            of_hospitals: says of settings what serves instead where only sums over rows are answered; empty if they do.
-            instead: the same of a partial function.
-            recoverable: whether every round sends the nodes all that the method carries.
 
         Raises:
             SafeError: the settings name organizations that cannot take part.
@@ -100,8 +78,8 @@ class Federation:
         self.model: models.Model
         self.features: Sequence[str] = ()
         self._client, self._method, self._common, self.plan = client, method, common, plan
-        self._recoverable = recoverable
-        job = preparation.first_job(method, common, self.organizations, self.evaluators, supervised, missing)
+        who = self.organizations, self.evaluators
+        job = preparation.first_job(method.name, common, *who, method.supervised, method.missing)
         if self.plan is not None:
             job = replace(job, privacy=self.plan.to_json())
         show = functools.partial(logs.progress, client)
@@ -109,11 +87,11 @@ class Federation:
         self._history = History(self.evaluators, job.data.regression, show, loss)
         tolerance = Tolerance.of(common, policy.minimum_organizations, vantage6_api.on_a_node(client))
         bounds = Bounds(common, self.evaluators)
-        self._tasks = RoundTasks(client, tolerance, bounds, job, self._history, declared, instead)
-        self._aggregation = Aggregation(method, common, self._tasks, single_answers, plan, check_study, of_hospitals)
-        name = f"{vantage6_api.own_prefix()}{method}-{client.organization_id}"
+        self._tasks = RoundTasks(client, tolerance, bounds, job, self._history, method.declared, method.instead)
+        self._aggregation = Aggregation(method, common, self._tasks, plan)
+        name = f"{vantage6_api.own_prefix()}{method.name}-{client.organization_id}"
         kept = Checkpoint(vantage6_api.own_job_folder(), name, durable=vantage6_api.on_a_node(client))
-        self._progress = Progress(method, common, kept, self._tasks, self._history)
+        self._progress = Progress(method.name, common, kept, self._tasks, self._history)
         self._generators: dict[tuple[str, int], np.random.Generator] = {}
         self._started = vantage6_api.now(client)
         self._model_before: Array | None = None
@@ -136,8 +114,6 @@ class Federation:
             if not self.resumed:
                 self.features = kept["features"]
                 self._tasks.take_over(kept["pending"])
-                if self._tasks.masks is not None and kept["weights"] is None:
-                    self._tasks.masks.seq += LEAP  # its rounds begin again, and nodes keep their last answers only
             else:
                 self._aggregation.settle_again(raw=bool(kept["data"]["preprocess"]))
         else:
@@ -252,7 +228,7 @@ class Federation:
         In a study nodes send exact counts, and what is small over its block is central's to join or to leave out, by
         the limit of the node where central runs. Elsewhere nodes have kept their own minimum.
         """
-        return self._policy.minimum_rows_a_side if self._in_a_study else 0
+        return self._tasks.blocks.least(self._policy.minimum_rows_a_side)
 
     @property
     def least_rows(self) -> int:
@@ -260,7 +236,7 @@ class Federation:
 
         As ``least``: in a study, what is small is central's to join or to leave out.
         """
-        return self._policy.minimum_rows if self._in_a_study else 0
+        return self._tasks.blocks.least(self._policy.minimum_rows)
 
     def write_without(self, **reduced: Callable[[Any], Any]) -> None:
         """Reduce parts of what the method carries before they are written into a result: they may hold small cells.
@@ -273,10 +249,6 @@ class Federation:
                 resumed.
         """
         self._reduced = reduced
-
-    @property
-    def _in_a_study(self) -> bool:
-        return self._tasks.masks is not None and self._tasks.masks.mode == "pinned"
 
     @property
     def hides_totals(self) -> bool:
@@ -355,12 +327,11 @@ class Federation:
         Returns:
             Its variance, over that of the noise that hides a row.
         """
-        masks, found = self._tasks.masks, 0.0
-        assert masks is not None  # noise is for sums
+        found = 0.0
         for a in answers.parts():
             nodes = len(a.organizations)
             several = float(a.arrays[Answer.key(persons, "count")][0]) / nodes if persons else 1.0
-            found += masks.noises(nodes) * several
+            found += self._tasks.blocks.noises(nodes) * several
         return found
 
     def mean_gradient(self, answers: Answers, w: Array) -> Array:
@@ -415,11 +386,11 @@ class Federation:
                 return
             self._tasks.round = t
             self._started = vantage6_api.now(self._client)
-            if self._recoverable:  # a round needs no more than what it sends
+            if self._method.recoverable:  # a round needs no more than what it sends
                 self._aggregation.let_join(t)
             yield t
             if len(self.history) != t:
-                raise RuntimeError(f"{self._method} must call federation.record once in each round; see round {t}")
+                raise RuntimeError(f"{self._method.name} must call federation.record once in each round; see round {t}")
             self._progress.save(self.features)
 
     @property
@@ -451,25 +422,13 @@ class Federation:
         K, m = len(self.organizations), self._sampled(fraction)
         if m == K:
             return list(self.organizations)
-        if self._tasks.masks is not None:
-            return self._sampled_blocks(fraction)
-        absent = self._tasks.absent(self.organizations)
-        present = [k for k in self.organizations if k not in absent]
+        blocks, absent = self._tasks.blocks, self._tasks.absent(self.organizations)
+        present, gone = blocks.standing(self.organizations, absent.keys()), blocks.without(absent)
+        m = self._sampled_of(len(present) + len(gone), fraction)
         rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
-        drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
-        return sorted([*drawn, *absent][:m])  # the history then names the absent ones as missing
-
-    def _sampled_blocks(self, fraction: float) -> list[int]:
-        """Draw whole blocks: a sum over a part of one does not open."""
-        assert self._tasks.masks is not None
-        blocks, lost = self._tasks.masks.blocks, self._tasks.masks.lost
-        absent = self._tasks.absent(self.organizations).keys()
-        gone = [i for i, block in enumerate(blocks) if block[0] in lost or absent & {*block}]
-        present = [i for i in range(len(blocks)) if i not in gone]
-        rng = generator(self._tasks.job.seed, "sample", 0, self._tasks.round)
-        m = self._sampled_of(len(blocks), fraction)
-        drawn = rng.choice(present, min(m, len(present)), replace=False).tolist()
-        return sorted(k for i in [*drawn, *gone][:m] for k in blocks[i])
+        drawn = rng.choice(len(present), min(m, len(present)), replace=False)
+        chosen = [*(present[i] for i in drawn), *gone][:m]  # the history then names the absent ones as missing
+        return sorted(k for block in chosen for k in block)
 
     def _sampled(self, fraction: float) -> int:
         """How many organizations ``sample`` draws, if the node where central runs allows so few."""
@@ -701,7 +660,7 @@ class Federation:
             self._progress.ended = True
             self._progress.save(self.features)  # ``rounds`` does not keep a round that is left with ``break``
             if self._evaluates:
-                shown = LastEvaluation(self._tasks.job, self.model, self._tasks.masks)
+                shown = LastEvaluation(self._tasks.job, self.model, self._tasks.blocks)
                 answers = self._tasks.ask([], [shown.asked(self._tasks.evaluation(weights, last=True))])
                 self._progress.shown = shown.of(answers)
             else:
@@ -776,7 +735,7 @@ class Federation:
         return self._ended(final, {**self._progress.snapshot(), **learned})
 
     def _ended(self, final: dict[str, Any] | None, learned: Mapping[str, Any], away: bool = False) -> dict[str, Any]:
-        if self._reduced and self._tasks.masks is not None and self._policy.minimum_rows_a_side:
+        if self._reduced and self._policy.minimum_rows_a_side and not self._tasks.blocks.single:
             carried = checkpoint.from_json(learned["state"])
             carried |= {name: reduce(carried[name]) for name, reduce in self._reduced.items()}
             learned = {**learned, "state": checkpoint.to_json(carried)}
@@ -791,7 +750,7 @@ class Federation:
         shown = {name: value for name, value in self._progress.shown.items() if value}
         own_results = {"own_results": hidden} if (hidden := shown.pop("own_results", None)) else {}
         return {
-            "method": self._method,
+            "method": self._method.name,
             "settings": self._progress.settings_used,
             "organizations": self.organizations,
             **learned,

@@ -15,15 +15,7 @@ MEASURES = ("loss", "accuracy", "auc", "r2", "rmse", "mae", "c_index")  # of an 
 
 
 def lost(t: int, columns: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the row of a round that is known to have happened, and nothing else about it.
-
-    Args:
-        t: the round.
-        columns: the columns that other rows have.
-
-    Returns:
-        The row, None in all columns that are unknown.
-    """
+    """Return the row of a round that is known to have happened, and nothing else about it."""
     unknown = dict.fromkeys([*columns, "train_loss", *MEASURES[:3], "evaluated"])
     return {
         **unknown,
@@ -56,14 +48,7 @@ class History:
     def __init__(
         self, evaluators: Sequence[int], regression: bool, show: Callable[[dict[str, Any]], None], loss: str = ""
     ) -> None:
-        """Begin without rounds.
-
-        Args:
-            evaluators: ids of the organizations that evaluate; empty if all that train do.
-            regression: whether labels are numbers instead of classes.
-            show: called with each row when its round is finished and evaluated.
-            loss: the name of the model's outcome; empty if it has none.
-        """
+        """Begin without rounds."""
         self._evaluators, self._regression, self._show, self._loss = evaluators, regression, show, loss
         self.rounds: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
@@ -80,12 +65,7 @@ class History:
         self.missing = {}
 
     def count_preparation(self, answers: Sequence[Answer], unanswered: int = 0) -> None:
-        """Count bytes of the preparation.
-
-        Args:
-            answers: answers that came before the first round.
-            unanswered: bytes of requests that brought no answer.
-        """
+        """Count bytes of answers before the first round, and of requests that brought none."""
         _add_bytes(self._preparation, answers)
         self._preparation["bytes_down"] += unanswered
 
@@ -135,25 +115,11 @@ class History:
             }
         )
         self.missing = {}
-        for a in sorted((a for a in answers if not a.members), key=by_organization):
-            values = {name: value for name, value in a.values.items() if _fits_a_table(value)}
-            row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **values}
-            if model is not None and (local_model or "weights" in a.arrays):
-                mine = local_model(a) if local_model else a["weights"]
-                row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
-            self.nodes.append(row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down})
+        single = sorted((a for a in answers if not a.members), key=by_organization)
+        self.nodes += [_of_node(t, a, model, local_model) for a in single]
 
     def evaluated(self, t: int, answers: Sequence[Answer], unanswered: int = 0) -> dict[str, Any]:
-        """Take the evaluation of a model out of answers, and write it into the row of its round.
-
-        Args:
-            t: the round whose model was evaluated.
-            answers: answers with evaluations.
-            unanswered: bytes of requests that brought no evaluation.
-
-        Returns:
-            The evaluation over all nodes.
-        """
+        """Take the evaluation of round t's model out of answers, write it into the row of that round, and return it."""
         counted = [a for a in answers if a.organization_id in self._evaluators] if self._evaluators else answers
         found = self.measured(counted)
         self.count_evaluation([a for a in answers if a.function == "evaluate"])
@@ -170,44 +136,22 @@ class History:
         return found
 
     def measured(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """Put the evaluations in answers together.
-
-        Args:
-            answers: the answers.
-
-        Returns:
-            The evaluation over all of their rows.
-        """
+        """Put the evaluations in answers together."""
         evaluations = [a.values.get("evaluation", {}) for a in answers]
         return metrics.combine_regression(evaluations, self._loss) if self._regression else metrics.combine(evaluations)
 
     def count_evaluation(self, answers: Sequence[Answer]) -> None:
-        """Count bytes of evaluations of their own, which belong to no round.
-
-        Args:
-            answers: the answers.
-        """
+        """Count bytes of evaluations of their own, which belong to no round."""
         _add_bytes(self._evaluation, answers)
 
     def show(self, until: int) -> None:
-        """Show rounds that have not been shown yet.
-
-        Args:
-            until: the last of them.
-        """
+        """Show the rounds until this one that have not been shown yet."""
         for row in self.rounds[self._shown : until]:
             self._show(row)
         self._shown = max(self._shown, until)
 
     def up_to(self, t: int) -> dict[str, Any]:
-        """Return the first rounds of the history.
-
-        Args:
-            t: the last of them.
-
-        Returns:
-            ``history`` and ``per_node``, as in the result.
-        """
+        """Return the first rounds of the history."""
         return {"history": self.rounds[:t], "per_node": [node for node in self.nodes if node["round"] <= t]}
 
     def snapshot(self) -> dict[str, Any]:
@@ -220,17 +164,20 @@ class History:
         }
 
     def restore(self, kept: Mapping[str, Any], last_evaluated: int, shown: int) -> None:
-        """Go on from a snapshot.
-
-        Args:
-            kept: the snapshot.
-            last_evaluated: the round whose model was evaluated last.
-            shown: the last round that has been shown.
-        """
+        """Go on from a snapshot."""
         self.rounds, self.nodes = copy.deepcopy(kept["history"]), [*kept["per_node"]]
         self._undescribed = kept["undescribed"]
         self._preparation, self._evaluation = kept["traffic"]["preparation"], kept["traffic"]["evaluation"]
         self.last_evaluated, self._shown = last_evaluated, shown
+
+
+def _of_node(t: int, a: Answer, model: Array | None, local_model: Callable[[Answer], Array] | None) -> dict[str, Any]:
+    values = {name: value for name, value in a.values.items() if _fits_a_table(value)}
+    row: dict[str, Any] = {"round": t, "organization_id": a.organization_id, "n": a.n, **values}
+    if model is not None and (local_model or "weights" in a.arrays):
+        mine = local_model(a) if local_model else a["weights"]
+        row["distance"] = float(np.linalg.norm(np.subtract(mine, model, dtype=np.float64)))
+    return row | {"bytes_up": a.bytes_up, "bytes_down": a.bytes_down}
 
 
 def _fits_a_table(value: Any) -> bool:

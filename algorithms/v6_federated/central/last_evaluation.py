@@ -9,8 +9,8 @@ import numpy as np
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer
-from v6_federated.central.masking import Masks
-from v6_federated.central.rounds import Group
+from v6_federated.central.blocks import Blocks
+from v6_federated.central.calls import Group
 from v6_federated.data.statistics import FEWEST
 from v6_federated.masks.summands import Item, Part, each
 from v6_federated.messages import codec
@@ -24,30 +24,17 @@ POOLED = "each hospital finds its own results in its folder"
 class LastEvaluation:
     """The evaluation of one job's last model."""
 
-    def __init__(self, job: Job, model: Model, masks: Masks | None) -> None:
-        """Settle what is asked for.
-
-        Args:
-            job: the job.
-            model: its model.
-            masks: the blocks of which central learns sums only; None if it sees single answers.
-        """
-        self._job, self._masks = job, masks
+    def __init__(self, job: Job, model: Model, blocks: Blocks) -> None:
+        """Settle what is asked for."""
+        self._job, self._blocks = job, blocks
         self._spec = job.data
         self._noisy = job.privacy is not None
         self._calibrated = not self._noisy and details.has_probabilities(model, job.data.classes)
         self._sizes = self._calibrated, len(self._spec.levels), len(self._spec.classes or ())
 
     def asked(self, group: Group) -> Group:
-        """Add what else is asked for to the calls that evaluate the last model.
-
-        Args:
-            group: the calls.
-
-        Returns:
-            The calls, with a check of what nodes send if these are their own answers.
-        """
-        if self._noisy or (self._masks is not None and group.job.aggregation != "plain"):
+        """Add what else is asked for to the calls that evaluate the last model."""
+        if self._noisy:
             return group
         return replace(group, expected=replace(group.expected, validate=self._wrong))
 
@@ -107,10 +94,10 @@ class LastEvaluation:
         declared = details.summands(*self._sizes, hospitals=self._job.counts_hospitals)
         items: list[Item] = [i for name, of in each(declared) for i in of.items(name, None)]
         found = {item.name: np.asarray(item.parts()[0].of(sums)) for item in items}
-        if self._masks is None or self._masks.mode != "pinned" or not found:
+        if not (found and self._blocks.in_a_study):
             return found
         confusion = np.asarray(sums[Part("evaluation.confusion", "one", 64).key])
-        return details.of_a_block(found, confusion, Policy.of_node(), self._masks.rounding)
+        return details.of_a_block(found, confusion, Policy.of_node(), self._blocks.rounding)
 
     def _own(self, answer: Answer) -> dict[str, Any]:
         """One hospital's own results."""

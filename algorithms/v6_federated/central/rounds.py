@@ -1,91 +1,82 @@
 """The tasks of a round: what is sent to which node, which nodes are not asked, and whether enough answers came."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from v6_federated.base import vantage6_api
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.central.answer import Answer, Call, Expected, Unusable, by_organization, refusal
+from v6_federated.central.blocks import SINGLE, Blocks, TooLarge, restored
 from v6_federated.central.bounds import Bounds, Measures, norms
+from v6_federated.central.calls import GLOBAL_MODEL, Group, Question
 from v6_federated.central.dispatch import Dispatcher, PendingCalls, reasons
 from v6_federated.central.history import History
-from v6_federated.central.masking import Masks, TooLarge
 from v6_federated.central.tolerance import Tolerance
 from v6_federated.data import preprocessing
 from v6_federated.masks.summands import Declaration, Layout, not_in_rows
-from v6_federated.messages import codec, serialization
+from v6_federated.messages import serialization
 from v6_federated.messages.codec import Shape
-from v6_federated.messages.job import HIDDEN, Job
-from v6_federated.messages.settings import LARGE, Record
+from v6_federated.messages.job import Job
+from v6_federated.messages.settings import LARGE
 from v6_federated.models import layouts
 from v6_federated.models.layouts import Asked
 
-GLOBAL_MODEL = "weights"  # the name of the array that nodes evaluate
 DRAIN_SECONDS = 60.0  # in which tasks that were given up may end, before nodes remove their state
 
 
-def parted(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Split arguments into settings and arrays.
-
-    Args:
-        arguments: a partial function's arguments.
-
-    Returns:
-        Settings, with records as dictionaries of their fields; and arrays, which are sent as a payload.
-    """
-    arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
-    settings = {name: value for name, value in arguments.items() if name not in arrays}
-    return {
-        name: value.model_dump() if isinstance(value, Record) else value for name, value in settings.items()
-    }, arrays
-
-
 def with_bytes(answer: Answer, earlier: Sequence[Answer]) -> Answer:
-    """Count the bytes of earlier answers to the same question too.
-
-    Args:
-        answer: an answer.
-        earlier: others of the same organization.
-
-    Returns:
-        The answer, with the bytes of all.
-    """
+    """Count the bytes of earlier answers to the same question too."""
     up, down = sum(a.bytes_up for a in earlier), sum(a.bytes_down for a in earlier)
     return replace(answer, bytes_up=answer.bytes_up + up, bytes_down=answer.bytes_down + down)
 
 
-@dataclass(frozen=True)
-class Group:
-    """Organizations that are sent the same.
+@dataclass
+class Request:
+    """One request of a round, on its way through four phases: who, send, open, judge.
 
     Attributes:
-        function: the partial function.
-        organizations: their ids.
-        job: what they are told about the job.
-        settings: the function's settings.
-        arrays: the function's arrays.
-        expected: what their answers must hold.
-        evaluate: whether they evaluate ``weights`` first: "held_out", "all" or None.
-        exponent: e of masked sums whose unit follows from public values that the function's caller knows.
-        often: why nodes often cannot compute their part of a masked sum, and what to do.
+        groups: what is sent to which organizations.
+        evaluations: evaluations by other organizations, on which the round does not depend. Without ``groups``, their
+            own answers are counted.
+        quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are counted.
+        blocks: the blocks in which those that are counted answer.
+        missing: why there is no answer, by organization.
+        failed: the same of those that have failed now, and were not left out.
+        questions: what was asked.
+        sent: the arrays that the answer of an organization may be an update of.
+        answers: what came: at first of organizations, then of blocks.
     """
 
-    function: str
-    organizations: Collection[int]
-    job: Job
-    settings: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, Array] = field(default_factory=dict)
-    expected: Expected = field(default_factory=Expected)
-    evaluate: str | None = None
-    exponent: int | None = None
-    often: str = ""
+    groups: Sequence[Group]
+    evaluations: Sequence[Group]
+    quorum_of: int | None
+    blocks: Blocks
+    missing: dict[int, Unusable] = field(default_factory=dict)
+    failed: dict[int, Unusable] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
+    sent: dict[int, dict[str, Array]] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.wanted = [k for group in self.groups for k in group.organizations]
+        self.others = [k for group in self.evaluations for k in group.organizations]
+        self.counted = {*self.wanted} if self.groups else {*self.others}
+        self.of = self.blocks.number(self.counted, self.quorum_of)
+        self.function = self.groups[0].function if self.groups else "evaluate"
+
+    @property
+    def unasked(self) -> set[int]:
+        """The organizations that get no call."""
+        return {*self.missing, *self.failed}
+
+    def needed(self, tolerance: Tolerance) -> int:
+        """Count the answers that are needed; the operators' minimum is not one of blocks, or of evaluators."""
+        trains = bool(self.groups) or not self.evaluations[0].job.evaluators
+        return (tolerance if self.blocks.single and trains else replace(tolerance, at_least=1)).needed(self.of)
 
 
 class RoundTasks:
@@ -97,7 +88,7 @@ class RoundTasks:
         size: length of the model, and of the arrays in answers; None means any length.
         newest: the global model that was sent last. A model that a node trained from its own is an update of it.
         stateful: whether nodes keep something for the job, which must be removed in the end.
-        masks: the blocks of nodes of which central learns sums only; None if it sees single answers.
+        blocks: the blocks in which nodes answer what is declared as sums.
     """
 
     def __init__(
@@ -125,12 +116,11 @@ class RoundTasks:
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
         self.newest: Array | None = None
-        self.masks: Masks | None = None
-        self._client, self._tolerance, self._bounds, self._history = client, tolerance, bounds, history
+        self.blocks = SINGLE
+        self._client, self._bounds, self._history = client, bounds, history
+        self._tolerance = tolerance.in_mode(job.aggregation)
         self._dispatcher = Dispatcher(client, tolerance, bounds)
         self._pending = PendingCalls(self._dispatcher)
-        if job.aggregation == "pinned":
-            self._in_a_study()
         self._failed: dict[int, int] = {}  # organization: the last round in which it gave no good answer
         self._large: Sequence[dict[str, Any]] = []  # fitted steps that nodes keep
         self._named: Sequence[dict[str, Any]] = []  # all steps, as they are sent to nodes that keep the large ones
@@ -143,95 +133,101 @@ class RoundTasks:
     ) -> list[Answer]:
         """Send calls, wait, and check that enough answers came.
 
-        Args:
-            groups: what is sent to which organizations.
-            evaluations: evaluations by other organizations, on which the round does not depend. Without ``groups``,
-                their own answers are counted.
-            quorum_of: number of organizations that ``min_responses`` is a share of; None means those that are counted.
-
-        Returns:
-            The answers, by ascending id.
-
         Raises:
             CollectResultsError: too few answers came; it names each organization without one, and why.
                 Its attribute ``refused`` is True if some have refused.
         """
-        uncounted = self._uncounted(groups)
-        wanted = [k for group in groups for k in group.organizations]
-        others = [k for group in evaluations for k in group.organizations]
-        here = set(wanted)
-        counted = here if groups else set(others)
-        of = len(counted) if quorum_of is None else quorum_of
-        needed = self.needed(of)
-        by_blocks = self.masks is not None and self._masked(groups or evaluations)
-        if by_blocks:
-            assert self.masks is not None
-            of = len(self.masks.blocks if quorum_of == len(self.job.participants) else self.masks.whole(counted))
-            needed = self._named_needed(0 if quorum_of == 0 else of)
-        elif not groups and self.job.evaluators and quorum_of is None:
-            needed = self._named_needed(of)
-        if groups:
-            missing = self.absent(wanted, needed, by_blocks) | self.absent(others, 0 if wanted else 1)
-        else:  # an evaluation that need not succeed waits for one node at least
-            missing = self.absent(others, max(needed, 1), by_blocks)
-        missing |= uncounted
-        failed = self._hand_over([k for k in [*wanted, *others] if k not in missing])
-        missing |= self._in_broken_blocks([*evaluations, *groups], {*missing, *failed})
-        # evaluations first: the test set of a benchmark takes longest
-        calls = [c for group in [*evaluations, *groups] for c in self._calls(group)]
-        sent = {k: self._sent(group) for group in groups for k in group.organizations}
-        answers, more = self._dispatcher.gather([c for c in calls if c.organization not in missing | failed])
-        if self.round == 0 and any(a.values.get("mode") == "pinned" for a in answers):
-            self._in_a_study()
-            needed = needed if by_blocks else self.needed(of)
-        if by_blocks and self.job.aggregation == "pinned":
-            answers, more = self._once_more(calls, answers, {*missing, *failed}, more, counted, needed)
-        failed |= more
-        missing |= failed
-        self._keepers -= {*failed}  # they may have lost what they keep
-        if self.masks is not None:
-            answers, lost = self._opened([*evaluations, *groups], calls, answers)
-            missing |= {k: error for k, error in lost.items() if k not in missing}
-        for k, error in missing.items():
-            if k in failed:
-                self._failed[k] = self.round
-            (self._history.missing if k in here else self._history.unevaluated)[k] = error
-        came = [a for a in answers if a.organization_id in counted]
-        asked_for = groups[0].function if groups else "evaluate"
-        if (self._tolerance.strict and missing) or len(came) < needed:
-            refused = any(error.refused for error in missing.values())
-            alike = not came and all(error.refused for error in missing.values())  # how many are needed changes nothing
-            few = "" if self._tolerance.strict or alike else f"; {len(came)} of {of} answered, {needed} are needed"
-            why = reasons(missing) + few
-            raise (refusal if refused else vantage6_api.CollectResultsError)(f"round {self.round}, {asked_for}: {why}")
-        place = f"round {self.round}, {asked_for}"
-        self._bounds.check_shares(place)
-        if groups and self.round:
-            single = [a for a in came if not a.members]
-            measured = {
-                a.organization_id: norms(a, sent[a.organization_id], groups[0].expected.measures) for a in single
-            }
-            self._bounds.check_norms(place, asked_for, measured)
-        return sorted(answers, key=by_organization)
+        request = Request(groups, evaluations, quorum_of, self.blocks_of([*groups, *evaluations][0]))
+        self._who(request)
+        self._send(request)
+        self._open(request)
+        self._judge(request)
+        return sorted(request.answers, key=by_organization)
 
-    def _in_a_study(self) -> None:
-        """From now on, rounds do without some of the blocks, unless the job says otherwise."""
-        self._tolerance = self._dispatcher.tolerance = self._tolerance.in_a_study()
+    # -- who
+
+    def _who(self, request: Request) -> None:
+        """Leave out who is absent, whom steps cannot be handed to, and who is in a block with one of these."""
+        uncounted = self._uncounted(request.groups)  # a request of its own
+        needed, blocks = request.needed(self._tolerance), request.blocks
+        if request.groups:
+            missing = self.absent(request.wanted, needed, blocks)
+            missing |= self.absent(request.others, 0 if request.wanted else 1)
+        else:  # an evaluation that need not succeed waits for one node at least
+            missing = self.absent(request.others, max(needed, 1), blocks)
+        request.missing = {**missing, **uncounted}
+        everyone = [*request.wanted, *request.others]
+        request.failed = self._hand_over([k for k in everyone if k not in request.missing])
+        request.missing |= blocks.broken({*everyone}, request.unasked)
+
+    def _uncounted(self, groups: Sequence[Group]) -> dict[int, Unusable]:
+        """Learn the rows of blocks whose means are asked for, and say of which blocks that failed.
+
+        They are not known if the block was missing when they were counted, or if an earlier result is resumed.
+        """
+
+        def unknown() -> list[int]:
+            found = [(group, self.blocks_of(group).uncounted(group.organizations)) for group in groups]
+            return [k for group, who in found if who and self._weighs_rows(group) for k in who]
+
+        if who := unknown():
+            counting = Group("count_rows", who, self.job, expected=self.expected())
+            self.count_preparation(self.ask([counting], quorum_of=0))
+        reason = Unusable("the rows of its block are not known")
+        return {k: self._history.missing.get(k, reason) for k in unknown()}
+
+    def _weighs_rows(self, group: Group) -> bool:
+        return any(item.weight == "share" for item in self.layout(group).items)
+
+    def absent(self, organizations: Sequence[int], needed: int = 0, blocks: Blocks = SINGLE) -> dict[int, Unusable]:
+        """Find the organizations that are not asked in this round: those that failed recently or are offline.
+
+        If fewer than ``needed`` would be left, those that failed recently are asked after all; if these are not
+        enough, so are those whose node is offline, which are then awaited until ``offline_timeout``.
+        """
+        if self._tolerance.strict:
+            return {}
+        offline = {k: Unusable("its node is offline") for k in self._dispatcher.offline(organizations)}
+        left_out = {}
+        for k in organizations:
+            since = self.round - self._failed.get(k, self.round)
+            if k not in offline and 0 < since <= self._tolerance.cooldown_rounds:
+                left_out[k] = Unusable(f"left out after it failed in round {self._failed[k]}")
+        for spare in (left_out, offline):
+            without = left_out.keys() | offline.keys()
+            if len(blocks.standing(organizations)) >= needed > len(blocks.standing(organizations, without)):
+                spare.clear()
+        return {**left_out, **offline}
+
+    def needed(self, asked: int) -> int:
+        """Count how many of some nodes that are asked must answer."""
+        return self._tolerance.needed(asked)
+
+    # -- send
+
+    def _send(self, request: Request) -> None:
+        """Send the calls and wait until each has an answer or has failed for good."""
+        groups = [*request.evaluations, *request.groups]  # evaluations first: the test set of a benchmark takes longest
+        request.questions = [q for group in groups for q in self._questions(group)]
+        calls = [c for question in request.questions for c in self._calls(question)]
+        request.sent = {k: self._sent(group) for group in request.groups for k in group.organizations}
+        unasked = request.unasked
+        answers, failed = self._dispatcher.gather([c for c in calls if c.organization not in unasked])
+        for a in answers:  # a node's description says whether the job is in a study
+            self._tolerance = self._tolerance.in_mode(a.values.get("mode"))
+        if request.blocks.in_a_study:
+            answers, failed = self._once_more(request, calls, answers, failed)
+        request.answers = answers
+        request.failed |= failed
+        request.missing |= request.failed
+        self._keepers -= {*request.failed}  # they may have lost what they keep
 
     def _once_more(
-        self,
-        calls: Sequence[Call],
-        answers: list[Answer],
-        unasked: AbstractSet[int],
-        failed: dict[int, Unusable],
-        counted: AbstractSet[int],
-        needed: int,
+        self, request: Request, calls: Sequence[Call], answers: list[Answer], failed: dict[int, Unusable]
     ) -> tuple[list[Answer], dict[int, Unusable]]:
         """If too few blocks are whole, send the same requests to the others again: nodes repeat what they have said."""
-        assert self.masks is not None
-        blocks = [
-            block for block in self.masks.whole(counted) if block[0] not in self.masks.lost and not unasked & {*block}
-        ]
+        needed = request.needed(self._tolerance)
+        blocks = request.blocks.standing(request.counted, request.unasked)
         for _ in range(self._tolerance.retries):
             broken = [block for block in blocks if failed.keys() & {*block}]
             refused = [block for block in broken if any(k in failed and failed[k].refused for k in block)]
@@ -243,191 +239,116 @@ class RoundTasks:
             failed = {k: error for k, error in failed.items() if k not in who} | still
         return answers, failed
 
-    # ---- sums over blocks
+    def _sent(self, group: Group) -> dict[str, Array]:
+        """The arrays that answers to a group's calls may be updates of."""
+        self.newest = group.arrays.get(GLOBAL_MODEL, self.newest)
+        return group.arrays if self.newest is None else {GLOBAL_MODEL: self.newest, **group.arrays}
 
-    def _masked(self, groups: Sequence[Group]) -> bool:
-        return any(group.job.aggregation != "plain" and self.declared(group.function) is not None for group in groups)
+    # -- open
+
+    def _open(self, request: Request) -> None:
+        """Replace the answers of each whole block by the block's."""
+        request.answers, lost = self._opened(request.questions, request.answers)
+        request.missing |= {k: error for k, error in lost.items() if k not in request.missing}
+
+    def _opened(
+        self, questions: Sequence[Question], answers: Sequence[Answer]
+    ) -> tuple[list[Answer], dict[int, Unusable]]:
+        """The answers of whole blocks, and why there is none of the others, by organization."""
+        came = {(a.function, a.organization_id): a for a in answers}
+        opened: list[Answer] = []
+        lost: dict[int, Unusable] = {}
+        for question in questions:
+            for block in question.blocks:
+                found = [came[at] for k in block if (at := (question.group.function, k)) in came]
+                if len(found) == len(block):
+                    more, closed = self._opened_one(question, block, found)
+                    opened += more
+                    lost |= closed
+                elif found:
+                    here = {a.organization_id for a in found}
+                    gone = next(k for k in block if k not in here)
+                    why = f"organization {gone} of its block is missing, and a sum needs all"
+                    lost |= {k: Unusable(why) for k in block if k in here}
+        return opened, lost
+
+    def _opened_one(
+        self, question: Question, block: list[int], answers: Sequence[Answer]
+    ) -> tuple[list[Answer], dict[int, Unusable]]:
+        blocks = self.blocks_of(question.group)
+        try:
+            return [blocks.open(question, block, answers)], {}
+        except TooLarge:  # once more, in 64 bits, which hold any number
+            again = [*self._questions(replace(question.group, organizations=block))]
+            came, missing = self._dispatcher.gather([call for q in again for call in self._calls(q)])
+            opened, lost = self._opened(again, came)
+            return [with_bytes(a, answers) for a in opened], missing | lost
+        except vantage6_api.CollectResultsError as error:  # it will not be otherwise in the next round
+            if self._tolerance.strict:
+                raise
+            blocks.lose(block, error)
+            return [], {k: Unusable(str(error), refused=True) for k in block}
+
+    # -- judge
+
+    def _judge(self, request: Request) -> None:
+        """Note who is missing, and check that enough came and that nobody sent what the others make implausible."""
+        missing, place = request.missing, f"round {self.round}, {request.function}"
+        self._failed |= dict.fromkeys(request.failed, self.round)
+        wanted = {*request.wanted}
+        self._history.missing |= {k: error for k, error in missing.items() if k in wanted}
+        self._history.unevaluated |= {k: error for k, error in missing.items() if k not in wanted}
+        came = [a for a in request.answers if a.organization_id in request.counted]
+        needed = request.needed(self._tolerance)
+        if (self._tolerance.strict and missing) or len(came) < needed:
+            refused = any(error.refused for error in missing.values())
+            alike = not came and all(error.refused for error in missing.values())  # how many are needed changes nothing
+            few = f"; {len(came)} of {request.of} answered, {needed} are needed"
+            why = reasons(missing) + ("" if self._tolerance.strict or alike else few)
+            raise (refusal if refused else vantage6_api.CollectResultsError)(f"{place}: {why}")
+        self._bounds.check_shares(place)
+        if request.groups and self.round:
+            measures = request.groups[0].expected.measures
+            single = [a for a in came if not a.members]
+            measured = {a.organization_id: norms(a, request.sent[a.organization_id], measures) for a in single}
+            self._bounds.check_norms(place, request.function, measured)
+
+    # ---- blocks
+
+    def blocks_of(self, group: Group) -> Blocks:
+        """The blocks in which the organizations of a group answer."""
+        summed = group.job.aggregation != "plain" and self.declared(group.function) is not None
+        return self.blocks if summed else SINGLE
 
     def layout(self, group: Group) -> Layout:
-        """What the answers to a group's calls are a sum of, as nodes derive it too.
+        """What the answers to a group's calls, of a function that declares sums, are a sum of: as nodes derive it too.
 
-        Args:
-            group: calls of a function that declares sums.
-
-        Returns:
-            The layout.
+        Raises:
+            SafeError: the group's job is in a study that hides what these sums tell.
         """
         declaration = self.declared(group.function)
         assert declaration is not None
-        asked = Asked(group.job, group.settings, group.arrays, bool(group.evaluate), self._bands(group))
-        return layouts.layout(declaration, asked)
+        bands = self.blocks_of(group).bands(group)
+        found = layouts.layout(declaration, Asked(group.job, group.settings, group.arrays, bool(group.evaluate), bands))
+        if group.job.hides_totals and (why := not_in_rows(group.function, found, self._instead(group.function))):
+            raise SafeError(why)  # as each node would say
+        return found
 
     def shapes(self, group: Group) -> Mapping[str, Shape]:
-        """The shapes of the arrays in a node's own answer: those that its function declares as sums.
-
-        Args:
-            group: the calls.
-
-        Returns:
-            The shapes by name; of ``weights`` if the function declares no sums.
-        """
+        """The shapes of the arrays in a node's own answer: those declared as sums, or of ``weights`` if none are."""
         if self.declared(group.function) is None:
             return {GLOBAL_MODEL: (self.size,)}
         return {item.name: item.shape for item in self.layout(group).items if item.shape}
 
-    def _not_in_rows(self, function: str, layout: Layout) -> str:
-        return not_in_rows(function, layout, self._instead(function))
-
-    def _bands(self, group: Group) -> int:
-        """In how many bands an evaluation counts scores: as all nodes do, or in none."""
-        counts = group.evaluate and self.masks is not None and not group.job.data.regression
-        return (self.masks.bands or 0) if counts and self.masks is not None else 0
-
-    def _uncounted(self, groups: Sequence[Group]) -> dict[int, Unusable]:
-        """Learn the rows of blocks whose means are asked for, and say of which blocks that failed.
-
-        They are not known if the block was missing when they were counted, or if an earlier result is resumed.
-        """
-        if self.masks is None or not self._masked(groups):
-            return {}
-        weighted = [g for g in groups if self._masked([g]) and any(i.weight == "share" for i in self.layout(g).items)]
-        asked = [block for group in weighted for block in self.masks.whole(group.organizations)]
-        blocks = [block for block in asked if block[0] not in self.masks.lost]
-        if unknown := [k for block in blocks if block[0] not in self.masks.rows for k in block]:
-            group = Group("count_rows", unknown, self.job, expected=self.expected())
-            self.count_preparation(self.ask([group], quorum_of=0))
-        lacking = [k for block in blocks if block[0] not in self.masks.rows for k in block]
-        return {k: self._history.missing.get(k, Unusable("the rows of its block are not known")) for k in lacking}
-
-    def _in_broken_blocks(self, groups: Sequence[Group], missing: AbstractSet[int]) -> dict[int, Unusable]:
-        """The organizations that are not asked because another one of their block is missing."""
-        if self.masks is None or not self._masked(groups):
-            return {}
-        found: dict[int, Unusable] = {}
-        for block in self.masks.blocks:
-            gone = sorted(missing & {*block})
-            why = self.masks.lost.get(block[0]) or (f"organization {gone[0]} of its block is missing" if gone else "")
-            if why:
-                found |= {k: Unusable(why) for k in block if k not in gone}
-        asked = {k for group in groups for k in group.organizations}
-        return {k: error for k, error in found.items() if k in asked}
-
-    def _opened(
-        self, groups: Sequence[Group], calls: Sequence[Call], answers: Sequence[Answer]
-    ) -> tuple[list[Answer], dict[int, Unusable]]:
-        """Replace the masked answers of each whole block by their sum, and say whose block is not whole."""
-        assert self.masks is not None
-        by_organization = {(a.function, a.organization_id): a for a in answers}
-        opened: list[Answer] = []
-        lost: dict[int, Unusable] = {}
-        for group in groups:
-            if not self._masked([group]):
-                opened += [
-                    a for k in group.organizations if (a := by_organization.get((group.function, k))) is not None
-                ]
-                continue
-            for block in self.masks.whole(group.organizations):
-                found = [by_organization.get((group.function, k)) for k in block]
-                came = [a for a in found if a is not None]
-                if len(came) < len(block):
-                    gone = next(k for k, a in zip(block, found, strict=True) if a is None)
-                    here = f"organization {gone} of its block is missing, and a sum needs all"
-                    lost |= {a.organization_id: Unusable(here) for a in came}
-                    continue
-                sums = next(
-                    c.expected.sums for c in calls if c.organization == block[0] and c.function == group.function
-                )
-                assert sums is not None
-                try:
-                    event = group.job.data.event
-                    about = group.function, block, sums, came, group.arrays, group.often, event
-                    opened.append(self.masks.opened(*about))
-                except TooLarge:  # once more, in 64 bits, which hold any number
-                    again = replace(group, organizations=block)
-                    calls_again = self._calls(again)
-                    answers_again, missing = self._dispatcher.gather(calls_again)
-                    more, lost_again = self._opened([again], calls_again, answers_again)
-                    opened += [with_bytes(a, came) for a in more]
-                    lost |= missing | lost_again
-                except vantage6_api.CollectResultsError as error:  # it will not be otherwise in the next round
-                    if self._tolerance.strict or len(self.masks.lost) + 1 == len(self.masks.blocks):
-                        raise
-                    self.masks.lose(block[0], str(error))
-                    lost |= {k: Unusable(str(error), refused=True) for k in block}
-        return opened, lost
-
-    def _sent(self, group: Group) -> dict[str, Array]:
-        """The arrays that answers to a group's calls may be updates of."""
-        if GLOBAL_MODEL in group.arrays:
-            self.newest = group.arrays[GLOBAL_MODEL]
-        return group.arrays if self.newest is None else {GLOBAL_MODEL: self.newest, **group.arrays}
-
-    def absent(self, organizations: Sequence[int], needed: int = 0, by_blocks: bool = False) -> dict[int, Unusable]:
-        """Find the organizations that are not asked in this round: those that failed recently or are offline.
-
-        If fewer than ``needed`` would be left, those that failed recently are asked after all; if these are not
-        enough, so are those whose node is offline, which are then awaited until ``offline_timeout``.
-
-        Args:
-            organizations: the organizations to choose from.
-            needed: number of answers that the round needs.
-            by_blocks: whether whole blocks are counted, and not organizations.
-
-        Returns:
-            Why each of them is not asked.
-        """
-
-        def count(without: AbstractSet[int] = frozenset()) -> int:
-            if not by_blocks or self.masks is None:
-                return len({*organizations} - without)
-            blocks = [block for block in self.masks.whole(organizations) if block[0] not in self.masks.lost]
-            return sum(not without & {*block} for block in blocks)
-
-        if self._tolerance.strict:
-            return {}
-        offline = {k: Unusable("its node is offline") for k in self._dispatcher.offline(organizations)}
-        left_out = {}
-        for k in organizations:
-            since = self.round - self._failed.get(k, self.round)
-            if k not in offline and 0 < since <= self._tolerance.cooldown_rounds:
-                left_out[k] = Unusable(f"left out after it failed in round {self._failed[k]}")
-        for spare in (left_out, offline):
-            if count() >= needed > count(left_out.keys() | offline.keys()):
-                spare.clear()
-        return {**left_out, **offline}
-
-    def needed(self, asked: int) -> int:
-        """Count the answers that a round needs.
-
-        Args:
-            asked: number of nodes that are asked.
-
-        Returns:
-            How many of them must answer.
-        """
-        return self._tolerance.needed(asked)
-
-    def _named_needed(self, asked: int) -> int:
-        """The same without the operators' minimum, which is not one of blocks, or of evaluators named one by one."""
-        return replace(self._tolerance, at_least=1).needed(asked)
-
     # ---- asynchronous methods: one call at a time to each node
 
     def launch(self, group: Group, round_: int) -> None:
-        """Send a call and do not wait for its answer.
-
-        Args:
-            group: the call, to one organization.
-            round_: the round that its node is told.
-        """
+        """Send a call to one organization, with a round of its own, and do not wait for its answer."""
         self._sent(group)
-        self._pending.launch(self._calls(group, round_)[0])
+        self._pending.launch(self._calls_of(group, round_)[0])
 
     def next_answer(self) -> Answer | None:
         """Wait for the next answer.
-
-        Returns:
-            The answer; None if an organization has failed, which is then not asked any more in this round.
 
         Raises:
             CollectResultsError: fewer organizations are left than the job needs.
@@ -479,7 +400,7 @@ class RoundTasks:
         for job in (self.job, self._evaluators_job()):
             who = [k for k in lacking if (k in self.job.evaluators) == (job is not self.job)]
             bare = replace(job, data=replace(job.data, preprocess=self._large))
-            calls += self._calls(Group("keep_steps", who, bare, expected=self.expected()))
+            calls += self._calls_of(Group("keep_steps", who, bare, expected=self.expected()))
         answers, failed = self._dispatcher.gather(calls)
         self.count_preparation(answers)
         self._keepers |= {a.organization_id for a in answers}
@@ -499,7 +420,7 @@ class RoundTasks:
         self._dispatcher.drain(DRAIN_SECONDS)
         everyone = sorted([*self.job.participants, *self.job.evaluators])
         job = replace(self.job, data=replace(self.job.data, preprocess=[]))
-        calls = self._calls(Group("forget", everyone, job, expected=Expected(minimum_rows=0)))
+        calls = self._calls_of(Group("forget", everyone, job, expected=Expected(minimum_rows=0)))
         _, missing = self._dispatcher.gather(calls)
         missing |= {k: Unusable("still at work, may keep state") for k in self._dispatcher.given_up.values()}
         if missing:
@@ -508,14 +429,9 @@ class RoundTasks:
     # ---- what a call says, and what its answer must be
 
     def evaluation(self, weights: Array, last: bool = False) -> Group:
-        """Return the calls that evaluate a model.
+        """Return the calls that evaluate a model: evaluators, on all their rows, or else all nodes, on rows held out.
 
-        Args:
-            weights: the model (d,).
-            last: whether it is the job's last model, of which more is asked, see ``questions.evaluate``.
-
-        Returns:
-            Calls to the evaluators, on all of their rows; without evaluators, to all nodes on the rows held out.
+        Of a job's last model more is asked, see ``questions.evaluate``.
         """
         expected, arrays, settings = self.expected(), {GLOBAL_MODEL: weights}, {"last": True} if last else {}
         if last and self.job.privacy is None:
@@ -539,19 +455,7 @@ class RoundTasks:
         validate: Callable[[Answer], str | None] | None = None,
         measures: Measures = MappingProxyType({}),
     ) -> Expected:
-        """Describe what the answers to a call must hold.
-
-        Args:
-            returns: names of arrays as long as the model, or shapes by name.
-            optional: names of arrays as long as the model that may be missing.
-            numbers: names of values that must be numbers from 0.
-            values: names of further values that may be there.
-            validate: says what else is wrong with an answer, or None.
-            measures: what of an answer is compared with the other nodes' answers.
-
-        Returns:
-            The description.
-        """
+        """Describe what the answers to a call must hold; arrays without a shape are as long as the model."""
         shapes: dict[str, Shape] = {name: (self.size,) for name in [*returns, *optional]}
         if isinstance(returns, Mapping):
             shapes |= returns
@@ -570,69 +474,43 @@ class RoundTasks:
             measures=measures,
         )
 
-    def _calls(self, group: Group, round_: int | None = None) -> list[Call]:
-        number = self.round if round_ is None else round_
+    def _questions(self, group: Group) -> Iterator[Question]:
+        return self.blocks_of(group).questions(group, self.layout)
+
+    def _calls(self, question: Question, round_: int | None = None) -> list[Call]:
+        """Calls of the same content, except that nodes which keep large steps are sent their names only."""
+        group, number = question.group, self.round if round_ is None else round_
         arguments: dict[str, Any] = {"round": number, **group.settings}
         if group.evaluate:
             arguments["evaluate"] = group.evaluate
         if group.arrays:
-            arguments["arrays"] = codec.encode(group.arrays, group.job.precision)
-        name = f"{group.job.method} {group.function}, round {number}"
-        expected = replace(group.expected, evaluation=bool(group.evaluate))
-        if self.masks is None or not self._masked([group]):
-            return self._alike(group, group.organizations, arguments, number, name, expected)
-        calls = []
-        layout, arguments["bands"] = self.layout(group), self._bands(group)
-        if self.masks.hospital_totals == HIDDEN and (reason := self._not_in_rows(group.function, layout)):
-            raise SafeError(reason)  # as each node would say
-        for block in self.masks.whole(group.organizations):
-            sums = self.masks.request(group.function, block, layout, group.exponent)
-            arguments["sums"] = sums.to_json()
-            calls += self._alike(group, block, dict(arguments), number, name, replace(expected, sums=sums))
-        return calls
-
-    def _alike(
-        self,
-        group: Group,
-        organizations: Collection[int],
-        arguments: dict[str, Any],
-        number: int,
-        name: str,
-        expected: Expected,
-    ) -> list[Call]:
-        """Calls of the same content, except that nodes which keep large steps are sent their names only."""
+            arguments["arrays"] = group.payload
+        arguments |= question.more
+        expected = replace(question.expected, evaluation=bool(group.evaluate))
         calls = []
         for keep in (True, False):
-            who = [k for k in organizations if (k in self._keepers) == keep]
+            who = [k for block in question.blocks for k in block if (k in self._keepers) == keep]
             if not who:
                 continue
             job = group.job
             if keep and job.data.preprocess:
                 job = replace(job, data=replace(job.data, preprocess=self._named))
             input_ = {"method": group.function, "kwargs": {"job": job.to_json(), **arguments}}
-            size = serialization.size(input_)
+            size, name = serialization.size(input_), f"{job.method} {group.function}, round {number}"
             calls += [Call(group.function, k, number, input_, size, f"{name}, organization {k}", expected) for k in who]
         return calls
+
+    def _calls_of(self, group: Group, round_: int | None = None) -> list[Call]:
+        return [call for question in self._questions(group) for call in self._calls(question, round_)]
 
     # ---- bytes
 
     def count_preparation(self, answers: Sequence[Answer]) -> None:
-        """Count bytes as those of the preparation, in round 0 with requests that brought no answer.
-
-        Args:
-            answers: the answers.
-        """
+        """Count bytes as those of the preparation, in round 0 with requests that brought no answer."""
         self._history.count_preparation(answers, self.unanswered() if self.round == 0 else 0)
 
     def unanswered(self, evaluations: bool = False) -> int:
-        """Take the number of bytes that brought no usable answer since it was last taken.
-
-        Args:
-            evaluations: whether to take those of evaluations or those of other calls.
-
-        Returns:
-            The number of bytes.
-        """
+        """Take the number of bytes that brought no usable answer since it was last taken."""
         unanswered = self._dispatcher.unanswered
         return sum(unanswered.pop(name) for name in [*unanswered] if (name == "evaluate") == evaluations)
 
@@ -649,7 +527,7 @@ class RoundTasks:
             "contacts": [*self._dispatcher.contacts.items()],
             "failed": [*self._failed.items()],
             "bounds": self._bounds.snapshot(),
-            "masks": None if self.masks is None else self.masks.snapshot(),
+            "blocks": self.blocks.snapshot(),
             "pending": [
                 [task, call.function, call.organization, call.round, call.size, sorted(call.expected.values)]
                 for task, (call, _, _) in self._pending.tasks.items()
@@ -657,36 +535,22 @@ class RoundTasks:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Restore what nodes keep and which have failed.
-
-        Args:
-            kept: a snapshot. Its round is read by others.
-        """
-        self.job = replace(self.job, key=kept["key"], aggregation=kept["aggregation"])
+        """Restore what nodes keep and which have failed."""
+        self.blocks = restored(kept["blocks"], again=kept["weights"] is None)
+        said = {"aggregation": kept["aggregation"], "hospital_totals": self.blocks.hospital_totals}
+        self.job = replace(self.job, key=kept["key"], **said)
+        self._tolerance = self._tolerance.in_mode(self.job.aggregation)
         self.stateful, self._keepers = kept["stateful"], {*kept["keepers"]}
         self._dispatcher.contacts = {k: task for k, task in kept["contacts"]}
         self._failed = {k: t for k, t in kept["failed"]}
         self._bounds.restore(kept["bounds"])
-        if kept["masks"] is not None:
-            self.masks = Masks.restored(kept["masks"])
-            self.job = replace(self.job, hospital_totals=self.masks.hospital_totals)
-        if self.job.aggregation == "pinned":
-            self._in_a_study()
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
-        """Restore how many rows each node has.
-
-        Args:
-            per_node: a row for each node and round of the earlier job that is resumed.
-        """
+        """Restore how many rows each node has."""
         self._bounds.restore_rows(per_node)
 
     def take_over(self, pending: Sequence[Sequence[Any]]) -> None:
-        """Wait again for calls that were pending at a snapshot: the server has kept their answers.
-
-        Args:
-            pending: the calls in the snapshot. The model's size must be known.
-        """
+        """Wait again for calls that were pending at a snapshot: the server has kept their answers."""
         deadline = self._tolerance.round_timeout
         until = math.inf if deadline is None else vantage6_api.now(self._client) + deadline
         for task, function, organization, round_, size, values in pending:

@@ -14,7 +14,8 @@ from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
 from v6_federated.central import preparation
 from v6_federated.central.answer import Answer
-from v6_federated.central.rounds import Group, with_bytes
+from v6_federated.central.calls import Group
+from v6_federated.central.rounds import with_bytes
 from v6_federated.data import affine, preprocessing
 from v6_federated.data.statistics import Blocks, Known, Statistic
 from v6_federated.messages.job import Job

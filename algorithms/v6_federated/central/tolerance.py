@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from v6_federated.messages.common import Common
 
@@ -33,16 +34,7 @@ class Tolerance:
 
     @classmethod
     def of(cls, common: Common, at_least: int, on_a_node: bool) -> "Tolerance":
-        """Read the settings of a job.
-
-        Args:
-            common: the settings.
-            at_least: number of answers that a round needs, whatever the settings say.
-            on_a_node: whether the nodes are real ones, whose calls end after ``ROUND_TIMEOUT`` if the job sets no time.
-
-        Returns:
-            The tolerance.
-        """
+        """Read the settings of a job."""
         timeout = ROUND_TIMEOUT if on_a_node and common.round_timeout is None else common.round_timeout
         settings = (common.min_responses, common.retries, common.cooldown_rounds, common.offline_timeout)
         return cls(timeout, *settings, at_least)
@@ -56,13 +48,10 @@ class Tolerance:
     def _wanted(self) -> float:
         return 1.0 if self.min_responses is None else self.min_responses
 
-    def in_a_study(self) -> "Tolerance":
-        """The same in a study: in some rounds a hospital is down, and each costs its whole block.
-
-        Returns:
-            The tolerance.
-        """
-        return replace(self, min_responses=OF_BLOCKS) if self.min_responses is None else self
+    def in_mode(self, aggregation: Any) -> "Tolerance":
+        """The same in a study: in some rounds a hospital is down, and each costs its whole block."""
+        unsaid = aggregation == "pinned" and self.min_responses is None
+        return replace(self, min_responses=OF_BLOCKS) if unsaid else self
 
     @property
     def look(self) -> float:
@@ -70,13 +59,6 @@ class Tolerance:
         return min(LOOK_SECONDS, max(1.0, self.offline_timeout / 3))
 
     def needed(self, asked: int) -> int:
-        """Count the answers that a round needs.
-
-        Args:
-            asked: number of nodes that are asked.
-
-        Returns:
-            How many of them must answer.
-        """
+        """Count the answers that a round needs."""
         wanted = math.ceil(self._wanted * asked - 1e-9) if self._wanted <= 1 else int(self._wanted)
         return min(asked, max(wanted, self.at_least, 1))
