@@ -89,7 +89,7 @@ def test_a_real_node_reads_the_folder_models_of_its_hospital_and_follows_no_link
 
 
 def test_methods_without_such_a_model_refuse_it(hospitals):
-    with pytest.raises(UserInputError, match="which starts from no tree; use resume to go on"):
+    with pytest.raises(UserInputError, match=r"which starts from no tree \(resume goes on with an earlier job\)"):
         train("v6_gbdt", hospitals, rounds=1, model="trees", start_from="x.npz")
     with pytest.raises(UserInputError, match="start_from has no effect on pca"):
         train("v6_pca", hospitals, rounds=2, start_from="x.npz")
