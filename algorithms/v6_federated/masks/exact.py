@@ -379,15 +379,17 @@ class _Cut:
         room = np.empty((c, min(n, self._rows)))
         by = np.repeat(np.ldexp(1.0, self._digits - self.first), room.shape[1]).reshape(room.shape)
         at: Array = np.empty((SLICES, *room.shape))
+        least = 2  # as many as the rows before have had
         for start in range(0, n, self._rows):
             columns = self._columns[:, start : start + self._rows]
             rows = columns.shape[1]
             rest, k = np.multiply(columns, by[:, :rows], out=room[:, :rows]), 0
-            while k < 2 or (rest != 0).any():  # several times as fast as rest.any()
+            while k < least or (rest != 0).any():  # several times as fast as rest.any()
                 if k == len(at):
                     at = np.concatenate([at, np.empty_like(at)])
                 if k:
                     rest *= 2.0**self._digits
                 rest -= np.rint(rest, out=at[k, :, :rows])
                 k += 1
+            least = k
             yield at[:k, :, :rows]
