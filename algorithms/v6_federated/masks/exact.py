@@ -344,7 +344,7 @@ class _Sum:
     def _settle(self) -> None:
         for (k, l), each in self._now.items():
             for m in range(k + l - 1):
-                part: Array = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))
+                part: Any = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))
                 if m >= self._slices:
                     self._total = self._total << (self._digits * (m + 1 - self._slices))
                     self._slices = m + 1
