@@ -11,7 +11,9 @@ without rounding in any order (Ozaki, Ogita, Oishi and Rump 2012). The slices be
 is the hospital's own; as the sum is exact, it does not depend on where they begin.
 """
 
+import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -57,17 +59,21 @@ class Exact:
         """Add numbers."""
         finest = min(self.exponent, other.exponent)
         a, b = self.at(finest).numbers, other.at(finest).numbers
-        return Exact(tuple(one + more for one, more in zip(a, b, strict=True)), finest)
+        return Exact(tuple(itertools.starmap(operator.add, zip(a, b, strict=True))), finest)
 
     def times(self, factors: "Exact | Sequence[int]") -> "Exact":
         """Multiply by other numbers, one by one."""
         of = factors.numbers if isinstance(factors, Exact) else tuple(factors)
         exponent = self.exponent + (factors.exponent if isinstance(factors, Exact) else 0)
-        return Exact(tuple(a * b for a, b in zip(self.numbers, of, strict=True)), exponent)
+        return Exact(tuple(itertools.starmap(operator.mul, zip(self.numbers, of, strict=True))), exponent)
 
     def at(self, exponent: int) -> "Exact":
         """The same numbers in a finer unit."""
-        return Exact(tuple(a << (self.exponent - exponent) for a in self.numbers), exponent)
+        return (
+            self
+            if exponent == self.exponent
+            else Exact(tuple(a << (self.exponent - exponent) for a in self.numbers), exponent)
+        )
 
     def floats(self) -> Array:
         """The nearest float64 of each."""
@@ -87,7 +93,7 @@ class Exact:
         Returns:
             These numbers.
         """
-        return Exact(tuple(self.numbers[i] for i in places), self.exponent)
+        return Exact(tuple(map(self.numbers.__getitem__, np.asarray(places).tolist())), self.exponent)
 
     def scaled(self, factor: float) -> "Exact":
         """Multiply by a public number.
@@ -137,7 +143,7 @@ def joined(parts: Sequence["Exact | float"]) -> Exact:
     """
     exacts = [part if isinstance(part, Exact) else Exact((1,), 0).scaled(part) for part in parts]
     finest = min(part.exponent for part in exacts)
-    return Exact(tuple(number for part in exacts for number in part.at(finest).numbers), finest)
+    return Exact(tuple(itertools.chain.from_iterable(part.at(finest).numbers for part in exacts)), finest)
 
 
 def total(X: Array) -> Exact:
