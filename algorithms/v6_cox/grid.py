@@ -77,9 +77,12 @@ def exact_sums(X: np.ndarray, followed: times.Followed, eta: np.ndarray, hazard:
     begins, B = np.concatenate([[0.0], followed.ends]), len(hazard)
     widths, bins = np.diff(begins), followed.bins
     spent, ratio = followed.time - begins[bins], np.exp(eta)  # in the bin in which a row leaves
-    columns = np.ascontiguousarray(X.T)
-    each = np.vstack([ratio, ratio * columns])
-    found, c = exact.sums(np.vstack([each, spent * each]).T, bins, B), len(each)
+    columns, c = np.ascontiguousarray(X.T), X.shape[1] + 1
+    each = np.empty((2 * c, len(X)))
+    each[0] = ratio
+    np.multiply(ratio, columns, out=each[1:c])
+    np.multiply(spent, each[:c], out=each[c:])
+    found = exact.sums(each.T, bins, B)
     places = np.arange(B * 2 * c).reshape(B, 2, c)
     leaving, within = (found.take(places[:, i].ravel()) for i in (0, 1))
     of_bins = np.fromiter(leaving.numbers, object, B * c).reshape(B, c)

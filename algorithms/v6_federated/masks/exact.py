@@ -28,9 +28,9 @@ from v6_federated.masks.keystreams import WORDS
 FINEST = -1200  # below the last bit of the smallest float64, 2^-1074, in the form 2^53 times a power of two
 LEAST = -900  # slices begin here in columns of smaller numbers: 2^900 times 2^OF_SUMS is still a float64
 # rows whose slices are added up at a time, few enough for the processor's cache, and bits of a slice: 2 * 21 + 11 and
-# 39 + 12 are at most 53
+# 39 + 11 are at most 53
 ROWS, OF_PRODUCTS = 2**11, 21
-ROWS_OF_SUMS, OF_SUMS = 2**12, 39
+ROWS_OF_SUMS, OF_SUMS = 2**11, 39
 TOGETHER = 32  # so many of these sums, of all pairs of slices of one size, are below 2^63
 SLICES = 5  # room for those of most columns: 53 bits, and the powers of two by which their numbers differ
 # of what a row contributes, so that the sums of a hundred nodes are below 2^267, where a sum of any size would wrap.
