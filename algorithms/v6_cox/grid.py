@@ -77,19 +77,24 @@ def exact_sums(X: np.ndarray, followed: times.Followed, eta: np.ndarray, hazard:
     begins, B = np.concatenate([[0.0], followed.ends]), len(hazard)
     widths, bins = np.diff(begins), followed.bins
     spent, ratio = followed.time - begins[bins], np.exp(eta)  # in the bin in which a row leaves
-    each = ratio[:, None] * np.column_stack([np.ones(len(X)), X])
-    leaving, within = exact.sums(each, bins, B), exact.sums(spent[:, None] * each, bins, B)
-    of_bins = np.fromiter(leaving.numbers, object, len(leaving.numbers)).reshape(B, -1)
-    later = np.cumsum(of_bins[::-1], axis=0)[::-1][1:]  # leaving after each bin but the last
-    before = [
-        exact.Exact(tuple(one), leaving.exponent).scaled(w) for one, w in zip(later, widths.tolist(), strict=True)
-    ]
+    columns, c = np.ascontiguousarray(X.T), X.shape[1] + 1
+    each = np.empty((2 * c, len(X)))
+    each[0] = ratio
+    np.multiply(ratio, columns, out=each[1:c])
+    np.multiply(spent, each[:c], out=each[c:])
+    found = exact.sums(each.T, bins, B)
+    places = np.arange(B * 2 * c).reshape(B, 2, c)
+    leaving, within = (found.take(places[:, i].ravel()) for i in (0, 1))
+    of_bins = np.fromiter(leaving.numbers, object, B * c).reshape(B, c)
+    later = np.cumsum(of_bins[:0:-1], axis=0)[::-1]  # leaving after each bin but the last
+    wide = exact.joined(widths.tolist()).take(np.repeat(np.arange(B - 1), c))
+    before = exact.Exact(tuple(later.ravel().tolist()), leaving.exponent).times(wide)
     expected = ratio * (np.append(0.0, np.cumsum(hazard[:-1] * widths))[bins] + spent * hazard[bins])
     return {
         "events": followed.events(),
-        "risk": exact.joined([*before, *[0.0] * of_bins.shape[1]]) + within,
-        "happened": exact.sums(followed.event[:, None] * X),
-        "hessian": exact.EXACTLY.quadratic(X, expected, np.zeros(len(X)))[0],
+        "risk": exact.joined([before, *[0.0] * c]) + within,
+        "happened": exact.sums((followed.event * columns).T),
+        "hessian": exact.EXACTLY.quadratic(columns.T, expected, np.zeros(len(X)))[0],
         "at_risk": ratio * followed.time,
         "expected": expected,
     }

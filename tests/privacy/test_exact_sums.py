@@ -28,6 +28,23 @@ def test_totals_are_those_of_fractions(x):
     assert abs(value(exact.total_of_squares(X)) - sum(squares, Fraction(0))) <= 3 * len(x) * Fraction(2) ** -1074
 
 
+@pytest.mark.parametrize("power", [-1074, -1000, -600, 0, 200])
+@pytest.mark.parametrize("rows", [1, exact.ROWS_OF_SUMS + 1])
+def test_sums_of_rows_of_any_size(power, rows):
+    """A column whose numbers were all below 2^-984 made the node compute without an end."""
+    x = np.ldexp(np.random.default_rng(0).integers(-(2**20), 2**20, (rows, 2)), power if power > -1074 else power + 1)
+    wanted = [sum(map(Fraction, column), Fraction(0)) for column in x.T]
+    assert [value(exact.sums(x), i) for i in (0, 1)] == wanted
+    places = np.arange(rows) % 3
+    parts = exact.sums(x, places, 3)
+    assert [value(parts, 2 * k) for k in range(3)] == [
+        sum(map(Fraction, x[places == k, 0]), Fraction(0)) for k in range(3)
+    ]
+    if power < 60:
+        found = exact.products(x)
+        assert value(found, 1) == sum((Fraction(a) * Fraction(b) for a, b in x), Fraction(0))
+
+
 @given(st.lists(NUMBERS, min_size=1, max_size=12), st.lists(st.integers(0, 3), min_size=12, max_size=12), NUMBERS)
 def test_sums_about_any_center_do_not_depend_on_how_rows_are_dealt(x, dealt, center):
     """Over four hospitals and at one, to the last bit of their whole numbers, and so of their words."""

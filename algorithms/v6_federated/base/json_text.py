@@ -46,12 +46,13 @@ def check(value: Any) -> None:
     """
     level = [value]
     for _ in range(MOST_LEVELS + 1):
-        if any(type(part) is int and not SMALLEST <= part <= LARGEST for part in level):
+        numbers = [part for part in level if type(part) is int]
+        if numbers and not SMALLEST <= min(numbers) <= max(numbers) <= LARGEST:
             raise SafeError(TOO_LARGE)
-        keys = (key for part in level if isinstance(part, dict) for key in part)
-        if not all(_is_text(part) for part in itertools.chain(level, keys) if isinstance(part, str)):
-            raise SafeError(NO_TEXT)
         nested = [part for part in level if isinstance(part, NESTED)]
+        keys = (key for part in nested if isinstance(part, dict) for key in part)
+        if not _is_text("".join(part for part in itertools.chain(level, keys) if isinstance(part, str))):
+            raise SafeError(NO_TEXT)
         if not nested:
             return
         level = [part for outer in nested for part in (outer.values() if isinstance(outer, dict) else outer)]

@@ -344,7 +344,7 @@ class Followed:
         event = np.where(self.time > self.ends[-1], 0.0, self.event)
         return replace(self, time=np.minimum(self.time, self.ends[-1]), event=event, until=len(self.ends))
 
-    @property
+    @functools.cached_property
     def bins(self) -> Array:
         """The bin in which each row leaves (n,). A time at which a bin ends is in this bin."""
         return np.searchsorted(self.ends, self.time, side="left")

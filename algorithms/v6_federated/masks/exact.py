@@ -11,8 +11,10 @@ without rounding in any order (Ozaki, Ogita, Oishi and Rump 2012). The slices be
 is the hospital's own; as the sum is exact, it does not depend on where they begin.
 """
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,12 +26,12 @@ from v6_federated.masks import encoding
 from v6_federated.masks.keystreams import WORDS
 
 FINEST = -1200  # below the last bit of the smallest float64, 2^-1074, in the form 2^53 times a power of two
-HALF = 26  # bits of a part of a number: its square is exact in float64
-SPLIT = 2.0 ** (HALF + 1) + 1
-# rows whose slices are added up at a time, and bits of a slice: 2 * 21 + 10 and 39 + 13 are below 53
-ROWS, OF_PRODUCTS = 2**10, 21
+LEAST = -900  # slices begin here in columns of smaller numbers: 2^900 times 2^OF_SUMS is still a float64
+# rows whose slices are added up at a time, few enough for the processor's cache, and bits of a slice: 2 * 21 + 11 and
+# 39 + 11 are at most 53
+ROWS, OF_PRODUCTS = 2**11, 21
 ROWS_OF_SUMS, OF_SUMS = 2**11, 39
-TOGETHER = 256  # so many of these sums are below 2^63
+TOGETHER = 32  # so many of these sums, of all pairs of slices of one size, are below 2^63
 SLICES = 5  # room for those of most columns: 53 bits, and the powers of two by which their numbers differ
 # of what a row contributes, so that the sums of a hundred nodes are below 2^267, where a sum of any size would wrap.
 # Whether a sum is too large would tell of all rows of a node. What is lost of small numbers is far below every unit.
@@ -57,17 +59,21 @@ class Exact:
         """Add numbers."""
         finest = min(self.exponent, other.exponent)
         a, b = self.at(finest).numbers, other.at(finest).numbers
-        return Exact(tuple(one + more for one, more in zip(a, b, strict=True)), finest)
+        return Exact(tuple(itertools.starmap(operator.add, zip(a, b, strict=True))), finest)
 
     def times(self, factors: "Exact | Sequence[int]") -> "Exact":
         """Multiply by other numbers, one by one."""
         of = factors.numbers if isinstance(factors, Exact) else tuple(factors)
         exponent = self.exponent + (factors.exponent if isinstance(factors, Exact) else 0)
-        return Exact(tuple(a * b for a, b in zip(self.numbers, of, strict=True)), exponent)
+        return Exact(tuple(itertools.starmap(operator.mul, zip(self.numbers, of, strict=True))), exponent)
 
     def at(self, exponent: int) -> "Exact":
         """The same numbers in a finer unit."""
-        return Exact(tuple(a << (self.exponent - exponent) for a in self.numbers), exponent)
+        return (
+            self
+            if exponent == self.exponent
+            else Exact(tuple(a << (self.exponent - exponent) for a in self.numbers), exponent)
+        )
 
     def floats(self) -> Array:
         """The nearest float64 of each."""
@@ -87,7 +93,7 @@ class Exact:
         Returns:
             These numbers.
         """
-        return Exact(tuple(self.numbers[i] for i in places), self.exponent)
+        return Exact(tuple(map(self.numbers.__getitem__, np.asarray(places).tolist())), self.exponent)
 
     def scaled(self, factor: float) -> "Exact":
         """Multiply by a public number.
@@ -137,46 +143,46 @@ def joined(parts: Sequence["Exact | float"]) -> Exact:
     """
     exacts = [part if isinstance(part, Exact) else Exact((1,), 0).scaled(part) for part in parts]
     finest = min(part.exponent for part in exacts)
-    return Exact(tuple(number for part in exacts for number in part.at(finest).numbers), finest)
+    return Exact(tuple(itertools.chain.from_iterable(part.at(finest).numbers for part in exacts)), finest)
 
 
 def total(X: Array) -> Exact:
-    """Add up rows.
+    """Add up rows of any size.
 
     Args:
-        X: finite numbers (n, c), fewer than 2^26 rows.
+        X: finite numbers (n, c).
 
     Returns:
-        The sum of each column.
+        The sum of each column, in units of 2^FINEST.
     """
-    return Exact(tuple(_sum(column) for column in np.asarray(X, np.float64).T))
+    return _of_any_size(X, OF_SUMS, lambda part: _added(part, math.inf)).at(FINEST)
 
 
 def total_of_squares(X: Array) -> Exact:
-    """Add up the squares of rows.
+    """Add up the squares of rows of any size.
 
     Args:
-        X: numbers (n, c) whose squares are finite. What squares have below 2^-1074 is lost.
+        X: finite numbers (n, c).
 
     Returns:
         The sum of each column's squares.
     """
-    X = np.asarray(X, np.float64)
-    large = SPLIT * X
-    h = large - (large - X)  # Dekker 1971: the upper half of the digits
-    rest = X - h
-    return total(h * h) + total(2 * h * rest) + total(rest * rest)
+    return _of_any_size(X, OF_PRODUCTS, _squares)
 
 
-def _sum(x: Array) -> int:
-    mantissa, power = np.frexp(x)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    least = int(power.min(initial=0))
-    place = power - least
-    upper = np.bincount(place, whole >> HALF)  # sums of whole numbers below 2^53
-    lower = np.bincount(place, whole & (2**HALF - 1))
-    first = least - 53 - FINEST
-    return sum(((int(a) << HALF) + int(b)) << (first + k) for k, (a, b) in enumerate(zip(upper, lower, strict=True)))
+def _of_any_size(X: Array, digits: int, add: Callable[[Array], Exact]) -> Exact:
+    """Add up large and small numbers apart: slices of small ones that begin at a large one would be no float64."""
+    large = np.abs(X) >= 2.0**digits
+    return add(np.where(large, X, 0)) + add(np.where(large, 0, X)) if large.any() else add(X)
+
+
+def _squares(X: Array) -> Exact:
+    cut = _Cut(np.asarray(X).T, OF_PRODUCTS, ROWS, math.inf)
+    found = _Sum((1, len(cut.first)), OF_PRODUCTS)
+    for parts in cut.slices():
+        of_column = parts.swapaxes(0, 1)
+        found.add((of_column @ of_column.swapaxes(1, 2)).transpose(1, 2, 0)[:, None])
+    return found.exact(2 * cut.first[None] - 2 * OF_PRODUCTS)
 
 
 class NotFinite(SafeError):
@@ -230,7 +236,7 @@ class Exactly:
         Returns:
             (n,) or (n, c), float64.
         """
-        columns, by = np.asarray(X, np.float64).T, np.asarray(w, np.float64).reshape(len(w), -1)
+        columns, by = np.ascontiguousarray(X.T, np.float64), np.asarray(w, np.float64).reshape(len(w), -1)
         found = np.zeros((by.shape[1], len(X)))
         rows = max(ROWS // by.shape[1], 1) * 8
         room = np.empty((by.shape[1], min(rows, len(X))))
@@ -267,7 +273,7 @@ def sums(X: Array, places: Array | None = None, size: int = 1) -> Exact:
     """Add up rows.
 
     Args:
-        X: finite numbers (n,) or (n, c). What they have below 2^-600 is lost.
+        X: finite numbers (n,) or (n, c). What they have below 2^-800 is lost.
         places: to which of several sums each row belongs (n,); None if there is only one.
         size: how many sums there are.
 
@@ -277,11 +283,15 @@ def sums(X: Array, places: Array | None = None, size: int = 1) -> Exact:
     Raises:
         NotFinite: numbers are not finite, or beyond ``MOST``.
     """
+    return _added(X, MOST, places, size)
+
+
+def _added(X: Array, most: float, places: Array | None = None, size: int = 1) -> Exact:
     columns = np.atleast_2d(np.asarray(X, np.float64).T)
     if places is not None:
         order = np.argsort(places.astype(np.min_scalar_type(size)), kind="stable")  # fast for few bits
         columns, places = columns.take(order, axis=1), places[order]
-    cut = _Cut(columns, OF_SUMS, ROWS_OF_SUMS, MOST)
+    cut = _Cut(columns, OF_SUMS, ROWS_OF_SUMS, most)
     first, found = cut.first - OF_SUMS, _Sum((size, len(cut.first)), OF_SUMS)
     for i, parts in enumerate(cut.slices()):
         if places is None:
@@ -299,7 +309,7 @@ def products(X: Array, Y: Array | None = None) -> Exact:
     """Add up the products of columns over rows.
 
     Args:
-        X: finite numbers (n, c). What they have below 2^-600 is lost.
+        X: finite numbers (n, c). What they have below 2^-800 is lost.
         Y: more of the same rows (n, c'); None means X.
 
     Returns:
@@ -340,7 +350,7 @@ class _Sum:
     def _settle(self) -> None:
         for (k, l), each in self._now.items():
             for m in range(k + l - 1):
-                part: Array = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))
+                part: Any = sum(each[i, :, m - i] for i in range(max(0, m - l + 1), min(k, m + 1)))
                 if m >= self._slices:
                     self._total = self._total << (self._digits * (m + 1 - self._slices))
                     self._slices = m + 1
@@ -367,7 +377,7 @@ class _Cut:
         most = np.maximum(self._columns.max(axis=1, initial=0.0), -self._columns.min(axis=1, initial=0.0))
         if not (most < most_of_all).all():  # NaN is not
             raise NotFinite()
-        self.first = np.frexp(most)[1].astype(np.int64)
+        self.first = np.maximum(np.frexp(most)[1], LEAST).astype(np.int64)
 
     def slices(self) -> Iterator[Array]:
         """The slices of some rows after the other (k, c, rows); the next ones overwrite them."""
@@ -375,15 +385,17 @@ class _Cut:
         room = np.empty((c, min(n, self._rows)))
         by = np.repeat(np.ldexp(1.0, self._digits - self.first), room.shape[1]).reshape(room.shape)
         at: Array = np.empty((SLICES, *room.shape))
+        least = 2  # as many as the rows before have had
         for start in range(0, n, self._rows):
             columns = self._columns[:, start : start + self._rows]
             rows = columns.shape[1]
             rest, k = np.multiply(columns, by[:, :rows], out=room[:, :rows]), 0
-            while k < 2 or (rest != 0).any():  # several times as fast as rest.any()
+            while k < least or (rest != 0).any():  # several times as fast as rest.any()
                 if k == len(at):
                     at = np.concatenate([at, np.empty_like(at)])
                 if k:
                     rest *= 2.0**self._digits
                 rest -= np.rint(rest, out=at[k, :, :rows])
                 k += 1
+            least = k
             yield at[:k, :, :rows]

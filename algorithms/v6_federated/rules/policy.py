@@ -5,6 +5,7 @@ A request can make a limit stricter, never looser. No error quotes a value of a 
 
 import functools
 import math
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -122,8 +123,8 @@ class Policy:
         Raises:
             NodePermissionException: a limit cannot be read, or a variable with the prefix of limits is unknown.
         """
-        profile, values = read_environment(environment)
-        return cls(profile, **values)
+        env = os.environ if environment is None else environment
+        return _of_variables(tuple((name, text) for name, text in env.items() if name.upper().startswith(PREFIX)))
 
     @property
     def private(self) -> bool:
@@ -666,6 +667,12 @@ class Policy:
                 f"fewer than {required} rows to compute on ({PREFIX}MINIMUM_ROWS, or minimum_rows of the request); "
                 "leave this organization out (--set organizations=...), or lower holdout if rows are held out"
             )
+
+
+@functools.lru_cache(maxsize=64)
+def _of_variables(variables: tuple[tuple[str, str], ...]) -> Policy:
+    profile, values = read_environment(dict(variables))
+    return Policy(profile, **values)
 
 
 @functools.cache
