@@ -25,6 +25,7 @@ from mkdocs.structure.pages import Page
 from pydantic.fields import FieldInfo
 
 import v6_federated
+from v6_federated.messages import relations
 from v6_federated.messages.common import Common
 from v6_federated.rules import limits as node_limits
 from v6_workbench import registry
@@ -44,6 +45,8 @@ OTHERS = {  # names in the API that have no docstring
     "ONE_STEP": "says what serves where several local steps are not answered (`hospital_totals=hidden`)",
     "RISK_SETS": "the same of losses that compare each row with the others of its hospital",
     "ROW": "whole numbers into which `bounded_sum` and `bounded_rows` divide the length 1",
+    "HeldOut": "declares of a setting that it needs rows to evaluate on: `holdout` or `evaluators`",
+    "NoClasses": "declares of a setting that the label is then a number: no `classes`, `target` and the like",
     "LARGE": "the largest whole number that a setting may have",
     "Number": "marks a setting as a number: true and false are refused (`Annotated[float, Field(ge=0), Number]`)",
     "Result": "what central and partial functions return: a dictionary, see [result.json](/docs/reference/result.md)",
@@ -138,7 +141,10 @@ def settings() -> str:
     """The settings that all methods take, and then each method's own."""
     parts = ["## All methods", _settings(methods()[0], Common.model_fields)]
     for name in methods():
-        own = [field for field in registry.settings_of(name).model_fields if field not in Common.model_fields]
+        shown = registry.settings_of(name).model_fields.keys() - registry.unused(name)
+        own = [
+            field for field in registry.settings_of(name).model_fields if field in shown - Common.model_fields.keys()
+        ]
         parts += [f"## `{name}`", f"[What the method does](/docs/methods/{name}.md)", _settings(name, own)]
     return "\n\n".join(parts)
 
@@ -151,8 +157,9 @@ def _settings(method: str, names: Iterable[str]) -> str:
         argument = arguments[name]
         default = argument.get("default_value", "unset") if argument["has_default_value"] else "required"
         values = argument.get("allowed_values", [argument["type"].replace("_", " ")])
-        rows.append((f"`{name}`", " or ".join(map(str, values)), f"`{default}`", argument["description"]))
-    return _table(("setting", "values", "default", "meaning"), rows)
+        fits = relations.words(registry.settings_of(method), name, mark="`")
+        rows.append((f"`{name}`", " or ".join(map(str, values)), f"`{default}`", argument["description"], fits))
+    return _table(("setting", "values", "default", "meaning", "needs, and not with"), rows)
 
 
 def commands() -> str:

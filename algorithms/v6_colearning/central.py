@@ -1,5 +1,6 @@
 """The server of Co-Learning."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -39,6 +40,7 @@ class Settings(TrainingWithNoise):
     """The settings that every method takes; a resumed job goes on with the epochs that it has come to."""
 
     same_when_resumed: ClassVar[tuple[str, ...]] = ("epochs",)
+    unused: ClassVar[Mapping[str, str]] = {"local_steps": "which counts epochs"}
 
 
 def most_epochs(settings: Any) -> Plan:
@@ -57,24 +59,10 @@ def most_epochs(settings: Any) -> Plan:
     return training_plan(settings, epochs)
 
 
-def check_settings(settings: Any) -> None:
-    """Reject settings that do not fit each other.
-
-    Args:
-        settings: the job's settings.
-
-    Raises:
-        SafeError: they do not.
-    """
-    if settings.local_steps is not None:
-        raise SafeError("local_steps cannot be used with Co-Learning, which counts epochs; leave it out")
-
-
 @central(
     common=Settings,
     recoverable=True,
     private=most_epochs,
-    check=check_settings,
     of_hospitals=lambda settings: f"its rounds take more and more local steps; {ONE_STEP}",
 )
 def central(

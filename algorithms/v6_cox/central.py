@@ -19,8 +19,10 @@ from v6_federated import (
     Answers,
     CollectResultsError,
     Common,
+    Excludes,
     Federation,
     Grid,
+    Needs,
     Number,
     Result,
     Rounds,
@@ -28,7 +30,6 @@ from v6_federated import (
     affine,
     bins_of_time,
     central,
-    changed,
     check_grid,
     codec,
     inference,
@@ -45,13 +46,17 @@ Tolerance = Annotated[
     Field(gt=0, le=0.1, description="step, in standard errors, at which the coefficients have converged"),
     Number,
 ]
-Tied = Annotated[Ties, Field(description="how events at the same time are treated")]
+Tied = Annotated[Ties, Field(description="how events at the same time are treated"), Needs(strata="hospital")]
 Stratified = Annotated[
     Strata,
     Field(description="hospital: a baseline hazard each; none: one for all, in bins of time"),
 ]
 Bins = Annotated[
-    int, Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events, with strata=none"), Number
+    int,
+    Field(ge=2, le=times.MOST, description="bins of time, at quantiles of the events"),
+    Number,
+    Needs(strata="none"),
+    Excludes("grid", because="it names the ends of bins"),
 ]
 InFull = Annotated[Literal["float64"], Field(description="number format of what is sent, here in full")]
 
@@ -63,10 +68,12 @@ class Settings(Common):
 
     for_numbers: ClassVar[str] = "event=COLUMN"
     evaluates: ClassVar[bool] = False
-    unused: ClassVar[tuple[str, ...]] = (
-        *("start_from", "until_converged", "evaluators", "classes", "class_weights", "target", "subgroup"),
-        *("holdout", "evaluate_every"),
-    )
+    unused: ClassVar[Mapping[str, str]] = {
+        "start_from": "whose coefficients follow from the rows alone",
+        "until_converged": "whose coefficients follow from the rows alone (tolerance ends its rounds)",
+        **dict.fromkeys(("classes", "class_weights"), "whose label is a time"),
+        **dict.fromkeys(("target", "subgroup", "evaluators", "holdout", "evaluate_every"), "which evaluates no model"),
+    }
     same_when_resumed: ClassVar[tuple[str, ...]] = ("strata", "ties", "bins", "grid")
 
     model: Annotated[Literal["cox"], Field(description="the proportional hazards model, which this method fits")] = (
@@ -96,15 +103,6 @@ def check_settings(settings: Any) -> None:
     """
     if settings.rounds < 2:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for a first step and its check")
-    for name, use in (("start_from", "leave it out"), ("until_converged", "set tolerance in its place")):
-        if getattr(settings, name) is not None:
-            raise SafeError(f"{name} has no effect on cox, whose coefficients follow from the rows alone; {use}")
-    for name in ("evaluators", "classes", "class_weights", "target"):
-        if getattr(settings, name):
-            raise SafeError(f"{name} has no effect on cox, whose label is a time; leave it out")
-    idle = changed(settings, ["ties"] if settings.strata == "none" else ["bins", "grid"])
-    if idle:
-        raise SafeError(f"{', '.join(idle)} has no effect with strata={settings.strata}; leave it out")
     check_grid(settings)
 
 
@@ -121,7 +119,7 @@ def central(
     strata: Stratified = "hospital",
     ties: Tied = "efron",
     bins: Bins = 50,
-    grid: Grid = None,
+    grid: Annotated[Grid, Needs(strata="none")] = None,
     confidence: Confidence = 0.95,
     tolerance: Tolerance = 1e-8,
 ) -> Result:

@@ -1,52 +1,47 @@
 """The server of dynamic averaging, with three protocols for who communicates when."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from v6_dynavg.divergence import by_divergence
 from v6_dynavg.schedule import by_schedule
-from v6_federated import Federation, LocalSGD, Number, Result, Role, Rounds, SafeError, central, changed
+from v6_federated import Excludes, Federation, LocalSGD, Needs, Number, Result, Role, Rounds, Training, central
 
 WHO = "who communicates is decided by single answers"
 
-Protocol = Annotated[Literal["divergence", "svd", "loss"], Field(description="who communicates, and when")]
+Protocol = Annotated[
+    Literal["divergence", "svd", "loss"],
+    Field(description="who communicates, and when"),
+    Excludes("local_steps", because="its schedule counts epochs"),
+]
 Delta = Annotated[
     float,
     Field(ge=0, allow_inf_nan=False, description="squared distance from the reference allowed"),
     Number,
     Role.OTHER,
+    Needs(protocol="divergence"),
 ]
 Augmentation = Annotated[
-    Literal["random", "doubling"], Field(description="nodes added to the violators: one at a time, or as many again")
+    Literal["random", "doubling"],
+    Field(description="nodes added to the violators: one at a time, or as many again"),
+    Needs(protocol="divergence"),
 ]
 TrainFrom = Annotated[
     Literal["own", "newest", "newest_pass"],
     Field(description="model that a due node trains: its own, the newest, the newest for this round"),
+    Needs(protocol=("svd", "loss")),
 ]
 
 
-def check_settings(settings: Any) -> None:
-    """Reject settings that the protocol does not read.
+class Settings(Training):
+    """The settings that every method takes."""
 
-    Args:
-        settings: the job's settings.
-
-    Raises:
-        SafeError: there are some.
-    """
-    if settings.until_converged is not None:
-        raise SafeError("until_converged cannot be used with dynavg: between averages its model stays as it is")
-    others = ("train_from",) if settings.protocol == "divergence" else ("delta", "augmentation")
-    if idle := changed(settings, others):
-        raise SafeError(f"{', '.join(idle)} has no effect with protocol={settings.protocol}; leave it out")
-    if settings.local_steps is not None and settings.protocol != "divergence":
-        raise SafeError(
-            f"local_steps cannot be used with protocol={settings.protocol}, which counts epochs; leave it out"
-        )
+    unused: ClassVar[Mapping[str, str]] = {"until_converged": "whose model stays as it is between averages"}
 
 
-@central(single_answers=WHO, check=check_settings)
+@central(common=Settings, single_answers=WHO)
 def central(
     federation: Federation,
     *,

@@ -65,7 +65,7 @@ def of_hospitals(settings: Any) -> str:
 
 
 def check_settings(settings: Any) -> None:
-    """Reject settings that do not fit each other.
+    """Reject a decay of the learning rate by steps where rounds have fewer and fewer of them.
 
     Args:
         settings: the job's settings.
@@ -73,64 +73,8 @@ def check_settings(settings: Any) -> None:
     Raises:
         SafeError: they do not.
     """
-    if settings.schedule == "cyclic" and settings.aggregate != "mean":
-        raise SafeError(f"aggregate={settings.aggregate} has no effect with schedule=cyclic; leave one out")
-    if settings.aggregate != "trimmed" and changed(settings, ["trim"]):
-        raise SafeError(f"trim={settings.trim} has no effect without aggregate=trimmed; leave it out, or set both")
-    if settings.personalize != "none" and (not settings.holdout or settings.evaluators or settings.clip is not None):
-        raise SafeError(
-            "personalize needs rows that each node holds out to evaluate its own model; leave out holdout=0, "
-            "evaluators and clip"
-        )
-    if settings.personalize == "ditto" and settings.schedule == "cyclic":
-        raise SafeError("personalize=ditto cannot be used with schedule=cyclic; use personalize=finetune")
-    for name, needed in (("personal_epochs", "finetune"), ("personal_mu", "ditto")):
-        if settings.personalize != needed and changed(settings, [name]):
-            raise SafeError(f"{name} has no effect without personalize={needed}; leave it out, or set both")
-    if settings.server_optimizer in ("sgd", "adagrad") and changed(settings, ["server_beta2"]):
-        raise SafeError(f"server_beta2 has no effect with server_optimizer={settings.server_optimizer}; leave it out")
-    if settings.server_optimizer == "sgd" and changed(settings, ["server_tau"]):
-        raise SafeError("server_tau has no effect with server_optimizer=sgd; leave it out")
-    _check_compression(settings)
-    _check_decay(settings)
-
-
-def _check_compression(settings: Any) -> None:
-    """Reject what needs the nodes' models in full."""
-    if settings.compression != "topk" and changed(settings, ["topk_fraction"]):
-        raise SafeError("topk_fraction has no effect without compression=topk; leave it out, or set both")
-    if settings.compression != "none" and (
-        settings.schedule == "cyclic" or settings.aggregate != "mean" or settings.personalize == "ditto"
-    ):
-        raise SafeError(
-            f"compression={settings.compression} cannot be used with schedule=cyclic, another aggregate than mean or "
-            "personalize=ditto; leave one out"
-        )
-    if settings.compression != "none" and settings.clip is not None:
-        raise SafeError(f"compression={settings.compression} cannot be used with clip, whose sums are masked")
-
-
-def _check_decay(settings: Any) -> None:
-    """Reject a decay of local computation that changes nothing, or that other settings do not reckon with."""
     decays = changed(settings, ["epochs_decay_round", "batch_size_growth_round"])
-    if "epochs_decay_round" in decays and settings.local_steps is not None:
-        raise SafeError(
-            "epochs_decay_round has no effect with local_steps, which takes the place of epochs; leave it out"
-        )
-    if "epochs_decay_round" in decays and settings.epochs == 1:
-        raise SafeError("epochs_decay_round has no effect with epochs=1; leave it out, or set epochs higher")
-    if "batch_size_growth_round" in decays and settings.batch_size is None:
-        raise SafeError("batch_size_growth_round has no effect without batch_size; leave it out, or set both")
-    if not decays:
-        return
-    if settings.clip is not None:
-        raise SafeError(f"{decays[0]} cannot be used with clip, whose plan counts the same epochs in each round")
-    if settings.lr_decay_step and settings.local_steps is None:  # nodes take earlier rounds to have had as many steps
+    if decays and settings.lr_decay_step and settings.local_steps is None:  # nodes take earlier rounds to be as long
         raise SafeError(
             f"lr_decay_step cannot be used with {decays[0]}, since it counts equal rounds; use lr_decay_round"
-        )
-    if settings.until_converged is not None:
-        raise SafeError(
-            f"until_converged cannot be used with {decays[0]}: rounds that train less look like a model that has "
-            "converged; leave one of them out"
         )

@@ -8,18 +8,40 @@ from pydantic import Field
 
 from v6_fedavg.clients import Clients
 from v6_fedavg.robust import Aggregate
-from v6_federated import Answer, Answers, Federation, LocalSGD, Node, Number, Record, Role, SafeError, Vector, codec
+from v6_federated import (
+    Answer,
+    Answers,
+    Excludes,
+    Federation,
+    LocalSGD,
+    Needs,
+    Node,
+    Number,
+    Record,
+    Role,
+    SafeError,
+    Vector,
+    codec,
+)
 
 CompressionName = Annotated[
     Literal["none", "8bit", "topk"],
     Field(description="how a node sends the change of the model in fewer bytes (aggregation=plain)"),
     Role.OTHER,  # what is sent follows from what would be sent without it
+    Excludes(
+        schedule="cyclic",
+        aggregate=("median", "trimmed", "geometric"),
+        personalize="ditto",
+        because="these need the nodes' models in full",
+    ),
+    Excludes("clip", because="its sums are masked"),
 ]
 TopkFraction = Annotated[
     float,
     Field(gt=0, le=1, description="share of the numbers that compression=topk sends, the largest"),
     Number,
     Role.OTHER,
+    Needs(compression="topk"),
 ]
 Known = Annotated[
     dict[str, int], Field(description="the round in which each node kept what it had left out"), Role.KEPT

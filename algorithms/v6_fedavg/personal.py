@@ -7,18 +7,36 @@ from pydantic import Field
 
 from v6_fedavg.clients import Clients
 from v6_fedavg.robust import Aggregate
-from v6_federated import Answers, Epochs, Federation, LocalSGD, Node, Number, Record, Role, Vector
+from v6_federated import (
+    Answers,
+    Epochs,
+    Excludes,
+    Federation,
+    LocalSGD,
+    Needs,
+    Node,
+    Number,
+    Record,
+    Role,
+    Vector,
+)
+
+OF_OWN_ROWS = "each node evaluates its own model on rows that it holds out"
 
 PersonalizeName = Annotated[
     Literal["none", "finetune", "ditto"],
     Field(description="a model of each hospital's own; only its evaluation leaves"),
     Role.OTHER,
+    Needs("holdout", because=OF_OWN_ROWS),
+    Excludes("evaluators", "clip", because=OF_OWN_ROWS),
+    Excludes(schedule="cyclic", when="ditto", instead="set personalize=finetune"),
 ]
 PersonalMu = Annotated[
     float,
     Field(ge=0, allow_inf_nan=False, description="lambda of Ditto's pull of a hospital's model to the global one"),
     Number,
     Role.OTHER,  # no model that is pulled leaves the node
+    Needs(personalize="ditto"),
 ]
 Known = Annotated[
     dict[str, int], Field(description="the round in which each node (or block) kept its own model"), Role.KEPT
@@ -37,7 +55,7 @@ class Personal(Record):
     """
 
     personalize: PersonalizeName = "none"
-    personal_epochs: Epochs = 1
+    personal_epochs: Annotated[Epochs, Needs(personalize="finetune")] = 1
     personal_mu: PersonalMu = 0.1
 
     def carried(self) -> dict[str, Any]:

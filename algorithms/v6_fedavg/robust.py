@@ -5,16 +5,18 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Answers, Number, Record
+from v6_federated import Answers, Excludes, Needs, Number, Record
 
 AggregateName = Annotated[
     Literal["mean", "median", "trimmed", "geometric"],
     Field(description="the nodes' mean by rows, or a robust one (aggregation=plain)"),
+    Excludes(schedule="cyclic", because="there is one model at a time"),
 ]
 Trim = Annotated[
     float,
-    Field(ge=0, lt=0.5, description="share of the nodes whose numbers are left out at each end, for aggregate=trimmed"),
+    Field(ge=0, lt=0.5, description="share of the nodes whose numbers are left out at each end"),
     Number,
+    Needs(aggregate="trimmed"),
 ]
 SMOOTHING = 1e-6  # nu of the smoothed Weiszfeld algorithm
 STEPS = 100  # of it at most

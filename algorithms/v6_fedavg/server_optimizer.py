@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Number, Record
+from v6_federated import Needs, Number, Record
 
 ServerOptimizerName = Annotated[
     Literal["sgd", "adagrad", "adam", "yogi"],
@@ -20,9 +20,17 @@ ServerMomentum = Annotated[
     Field(ge=0, lt=1, description="beta_1 of the server's optimiser (unset: 0 for sgd, 0.9 for the others)"),
     Number,
 ]
-ServerBeta = Annotated[float, Field(ge=0, lt=1, description="beta_2 of FedAdam and FedYogi"), Number]
+ServerBeta = Annotated[
+    float,
+    Field(ge=0, lt=1, description="beta_2 of FedAdam and FedYogi"),
+    Number,
+    Needs(server_optimizer=("adam", "yogi")),
+]
 ServerTau = Annotated[
-    float, Field(gt=0, allow_inf_nan=False, description="tau, added to the root of v in adaptive steps"), Number
+    float,
+    Field(gt=0, allow_inf_nan=False, description="tau, added to the root of v in adaptive steps"),
+    Number,
+    Needs(server_optimizer=("adagrad", "adam", "yogi")),
 ]
 
 

@@ -34,7 +34,18 @@ from v6_federated.gate.questions import (
 from v6_federated.masks import exact
 from v6_federated.masks.summands import Count, Loss, Mean, Sum, Truth, of_the_model
 from v6_federated.messages import codec
-from v6_federated.messages.common import Common, EvaluatedWithNoise, Fraction, Rounds, TrainingWithNoise, WithNoise
+from v6_federated.messages.common import (
+    Common,
+    EvaluatedWithNoise,
+    Fraction,
+    HeldOut,
+    Holdout,
+    NoClasses,
+    Rounds,
+    Training,
+    TrainingWithNoise,
+    WithNoise,
+)
 from v6_federated.messages.local_sgd import (
     ONE_STEP,
     RISK_SETS,
@@ -47,6 +58,7 @@ from v6_federated.messages.local_sgd import (
     of_steps,
     one_step,
 )
+from v6_federated.messages.relations import Excludes, Needs
 from v6_federated.messages.settings import LARGE, Number, Record, Role, changed
 from v6_federated.models import Vector
 from v6_federated.models.layouts import Asked
@@ -69,13 +81,18 @@ __all__ = [
     "Count",
     "Epochs",
     "EvaluatedWithNoise",
+    "Excludes",
     "Federation",
     "Fraction",
     "Grid",
+    "HeldOut",
+    "Holdout",
     "LearningRate",
     "LocalSGD",
     "Loss",
     "Mean",
+    "Needs",
+    "NoClasses",
     "Node",
     "Number",
     "PlainSGD",
@@ -87,6 +104,7 @@ __all__ = [
     "Rows",
     "SafeError",
     "Sum",
+    "Training",
     "TrainingWithNoise",
     "Truth",
     "UserInputError",

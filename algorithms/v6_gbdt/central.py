@@ -10,14 +10,17 @@ from v6_federated import (
     LARGE,
     Answer,
     EvaluatedWithNoise,
+    Excludes,
     Federation,
+    HeldOut,
+    Needs,
+    NoClasses,
     Number,
     Plan,
     Result,
     Rounds,
     SafeError,
     central,
-    changed,
     codec,
     statistics,
 )
@@ -26,21 +29,36 @@ from v6_gbdt.early_stopping import best_round, check_early_stopping
 from v6_gbdt.growth import Growth, Mode
 from v6_gbdt.modes import Booster
 from v6_gbdt.trees import LEAF, Trees
-from v6_gbdt.votes import check_votes, weighted
+from v6_gbdt.votes import weighted
 
 MOST_DEPTH = 12  # of a tree whose sums all nodes send, for each leaf
 
 MaxBin = Annotated[int, Field(ge=4, le=255, description="bins of a column at most, agreed before training"), Number]
 Objective = Annotated[
-    Literal["classification", "regression"], Field(description="what the label is: a class, or a number to predict")
+    Literal["classification", "regression"],
+    Field(description="what the label is: a class, or a number to predict"),
+    NoClasses,
+    Excludes("clip", because="no noise covers the errors of numbers"),
 ]
-ModeName = Annotated[Mode, Field(description="cyclic, bagging: trees of nodes' own; random, histogram: from sums")]
+ModeName = Annotated[
+    Mode,
+    Field(description="cyclic, bagging: trees of nodes' own; random, histogram: from sums"),
+    Excludes("clip", because="its trees follow from rows in ways that no noise covers", instead="set mode=random"),
+]
 Prediction = Annotated[
     Literal["sum", "vote"],
-    Field(description="of trees' outputs: their sum; vote: of each round's trees, by its accuracy; cyclic"),
+    Field(description="of trees' outputs: their sum; vote: of each round's trees, by its accuracy"),
+    Needs(mode="cyclic", when="vote", because="its document has it"),
+    Needs(objective="classification", when="vote", because="trees are weighted by accuracy"),
+    Needs(evaluate_every=1, when="vote", because="trees are weighted by the accuracy of each round"),
+    HeldOut,
 ]
 EarlyStopping = Annotated[
-    int | None, Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"), Number
+    int | None,
+    Field(ge=1, le=LARGE, description="rounds without a smaller loss on held-out rows that end it"),
+    Number,
+    HeldOut,
+    Excludes("clip", because="no noise covers losses"),
 ]
 
 
@@ -49,6 +67,10 @@ class Pinned(EvaluatedWithNoise):
 
     for_numbers: ClassVar[str] = "objective=regression"
     same_when_resumed: ClassVar[tuple[str, ...]] = ("max_bin", "prediction")
+    unused: ClassVar[Mapping[str, str]] = {
+        "start_from": "which starts from no tree (resume goes on with an earlier job)",
+        "until_converged": "which adds trees in every round (early_stopping ends it)",
+    }
 
     @classmethod
     def predicts_numbers(cls, values: Mapping[str, Any]) -> bool:
@@ -87,50 +109,17 @@ def check_settings(settings: Any) -> None:
     Raises:
         SafeError: they do not.
     """
-    if settings.clip is not None:
-        check_with_noise(settings)
-    if settings.start_from is not None:
-        raise SafeError("start_from cannot be used with gbdt, which starts from no tree; use resume to go on")
-    if settings.until_converged is not None:
-        raise SafeError("until_converged cannot be used with gbdt: every round adds trees; use early_stopping")
-    held_out = bool(settings.holdout or settings.evaluators)
-    check_early_stopping(settings.early_stopping, held_out, settings.evaluate_every)
-    if settings.prediction == "vote":
-        check_votes(settings)
-    for name in ("classes", "target", "class_weights", "subgroup"):
-        value = getattr(settings, name)
-        if settings.objective == "regression" and value is not None:
-            raise SafeError(f"{name}={value} has no effect with objective=regression; leave it out")
+    if settings.clip is not None and "scale" not in [step.partition(":")[0] for step in settings.preprocess]:
+        raise SafeError(
+            "with clip, splits are drawn between the bounds that hospitals declare: add the step scale (preprocess="
+            "scale; before onehot)"
+        )
+    check_early_stopping(settings.early_stopping, settings.evaluate_every)
     if settings.mode == "histogram" and settings.trees not in (None, 1):
         raise SafeError(f"trees={settings.trees} cannot be used with mode=histogram, whose trees would be equal; set 1")
     if settings.mode in ("random", "histogram") and (settings.max_depth or 0) > MOST_DEPTH:
         raise SafeError(
             f"max_depth={settings.max_depth} is too deep for mode={settings.mode}; expected at most {MOST_DEPTH}"
-        )
-    if settings.mode == "random" and (idle := changed(settings, ["max_leaves", "min_rows_leaf", "criterion"])):
-        raise SafeError(f"{', '.join(idle)} has no effect with mode=random; set max_depth, or leave it out")
-
-
-def check_with_noise(settings: Any) -> None:
-    """Reject settings that do not fit noise.
-
-    Args:
-        settings: the job's settings.
-
-    Raises:
-        SafeError: they do not fit it.
-    """
-    if settings.mode != "random":
-        raise SafeError(
-            f"mode={settings.mode} cannot be used with clip: its trees follow from rows in ways that no noise covers; "
-            "set mode=random"
-        )
-    if settings.early_stopping is not None:
-        raise SafeError("early_stopping cannot be used with clip: no noise covers losses; leave it out")
-    if "scale" not in [step.partition(":")[0] for step in settings.preprocess]:
-        raise SafeError(
-            "with clip, splits are drawn between the bounds that hospitals declare: add the step scale (preprocess="
-            "scale; before onehot)"
         )
 
 

@@ -6,21 +6,19 @@ from typing import Any
 from v6_federated import SafeError, UserInputError
 
 
-def check_early_stopping(early_stopping: int | None, held_out: bool, evaluate_every: int) -> None:
-    """Check that there will be losses to stop by.
+def check_early_stopping(early_stopping: int | None, evaluate_every: int) -> None:
+    """Check that there will be losses enough to stop by.
 
     Args:
         early_stopping: rounds to wait for a smaller loss; None: training never stops early.
-        held_out: whether rows are held out.
         evaluate_every: rounds from one evaluation to the next.
 
     Raises:
-        SafeError: there will be none, or too few.
+        SafeError: there will be too few.
     """
-    if early_stopping is not None and (not held_out or evaluate_every > early_stopping + 1):
+    if early_stopping is not None and evaluate_every > early_stopping + 1:
         raise SafeError(
-            f"early_stopping={early_stopping} needs losses on held-out rows; expected a holdout above 0 or evaluators, "
-            f"and evaluate_every of at most {early_stopping + 1}"
+            f"early_stopping={early_stopping} needs losses in time; set evaluate_every={early_stopping + 1} at most"
         )
 
 

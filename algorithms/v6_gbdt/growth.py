@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from v6_federated import LARGE, LearningRate, Number, Record
+from v6_federated import LARGE, Excludes, LearningRate, Number, Record
 
 Mode = Literal["cyclic", "random", "histogram", "bagging"]
 TreesARound = Annotated[
@@ -12,9 +12,15 @@ TreesARound = Annotated[
     Field(ge=1, le=1000, description="trees of a round, for each class (unset: 1; random: 10)"),
     Number,
 ]
-MaxLeaves = Annotated[int, Field(ge=2, le=4096, description="leaves of a tree at most"), Number]
+NOT_RANDOM = Excludes(
+    mode="random", because="its splits are drawn down to max_depth", instead="use max_depth in its place"
+)
+MaxLeaves = Annotated[int, Field(ge=2, le=4096, description="leaves of a tree at most"), Number, NOT_RANDOM]
 MinRowsLeaf = Annotated[
-    int, Field(ge=1, le=LARGE, description="rows in a leaf at least; not below a node's minimum of rows"), Number
+    int,
+    Field(ge=1, le=LARGE, description="rows in a leaf at least; not below a node's minimum of rows"),
+    Number,
+    NOT_RANDOM,
 ]
 MaxDepth = Annotated[
     int | None,
@@ -27,6 +33,7 @@ LambdaL2 = Annotated[
 Criterion = Annotated[
     Literal["newton", "variance"],
     Field(description="newton: splits by G^2 / (H + lambda); variance: by G^2 / rows"),
+    NOT_RANDOM,
 ]
 
 

@@ -6,26 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from v6_federated import SafeError
 from v6_gbdt.trees import FEATURE, GAIN, LEAF
-
-
-def check_votes(settings: Any) -> None:
-    """Check that there will be an accuracy for each round's trees.
-
-    Args:
-        settings: the job's settings.
-
-    Raises:
-        SafeError: there will be none.
-    """
-    if settings.mode != "cyclic" or settings.objective == "regression":
-        raise SafeError("prediction=vote is for classes and mode=cyclic, whose document has it; leave it out")
-    if not (settings.holdout or settings.evaluators) or settings.evaluate_every != 1:
-        raise SafeError(
-            "prediction=vote weights trees by accuracy on held-out rows; expected a holdout above 0 or evaluators, and "
-            "evaluate_every=1"
-        )
 
 
 def weighted(W_g: np.ndarray, ends: Sequence[int], history: Sequence[Mapping[str, Any]]) -> np.ndarray:

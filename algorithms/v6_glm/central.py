@@ -8,7 +8,10 @@ from pydantic import Field
 
 from v6_federated import (
     Answer,
+    Excludes,
     Federation,
+    Holdout,
+    NoClasses,
     Number,
     Plan,
     Result,
@@ -26,10 +29,15 @@ from v6_glm.families import Glm, check_link
 from v6_glm.measures import MEASURES
 from v6_glm.scoring import Scoring
 
+NOT_COVERED = Excludes("clip", because="no noise covers what it needs")
+ALL_ROWS = Excludes(
+    "holdout", "evaluators", "target", "subgroup", because="models with it are not evaluated on rows that are held out"
+)
 L2 = Annotated[
     float,
     Field(ge=0, allow_inf_nan=False, description="penalty l2/2 |W|^2 on the mean loss, not on the intercept"),
     Number,
+    NOT_COVERED,
 ]
 Confidence = Annotated[float, Field(gt=0, lt=1, description="coverage of the confidence intervals"), Number]
 Tolerance = Annotated[
@@ -45,23 +53,31 @@ class Settings(WithNoise):
     """The settings that every method takes; the model is always a generalised linear one, sent in float64."""
 
     for_numbers: ClassVar[str] = "family=gaussian (counts: family=poisson)"
-    noise_for_numbers: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = ("start_from", "until_converged", "class_weights")
+    unused: ClassVar[Mapping[str, str]] = {
+        "start_from": "whose coefficients follow from the rows alone",
+        "until_converged": "whose coefficients follow from the rows alone (tolerance ends its rounds)",
+        "class_weights": "whose coefficients they would move (weights names a column of weights)",
+    }
     same_when_resumed: ClassVar[tuple[str, ...]] = ("l2",)
 
     model: Annotated[Literal["glm"], Field(description="a generalised linear model, which this method fits")] = "glm"
     family: Annotated[
-        Literal["binomial", "gaussian", "poisson", "gamma"], Field(description="distribution of the label")
+        Literal["binomial", "gaussian", "poisson", "gamma"], Field(description="distribution of the label"), NoClasses
     ] = "binomial"
     link: Annotated[
         Literal["logit", "probit", "cloglog", "identity", "log", "inverse"] | None,
         Field(description="link (unset: the family's usual one)"),
     ] = None
     offset: Annotated[
-        str | None, Field(description="column that is added to the linear predictor, such as log exposure")
+        str | None,
+        Field(description="column that is added to the linear predictor, such as log exposure"),
+        ALL_ROWS,
+        NOT_COVERED,
     ] = None
-    weights: Annotated[str | None, Field(description="column of prior weights of the rows, from 0")] = None
-    holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.0
+    weights: Annotated[
+        str | None, Field(description="column of prior weights of the rows, from 0"), ALL_ROWS, NOT_COVERED
+    ] = None
+    holdout: Annotated[Holdout, NOT_COVERED] = 0.0
     precision: InFull = "float64"  # type: ignore[assignment]  # no other method accepts it
 
     @classmethod
@@ -101,26 +117,8 @@ def check_settings(settings: Any) -> None:
     check_link(settings.family, settings.link)
     if settings.rounds < 2:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for a first step and its check")
-    for name in ("classes", "target", "subgroup"):
-        if settings.regression and getattr(settings, name) is not None:
-            raise SafeError(
-                f"{name} has no effect with family={settings.family}, whose label is a number; leave it out"
-            )
     if settings.classes and len(settings.classes) != 2:
         raise SafeError(f"{len(settings.classes)} classes are named; family=binomial has two")
-    for name, use in (("start_from", "leave it out"), ("until_converged", "set tolerance in its place")):
-        if getattr(settings, name) is not None:
-            raise SafeError(f"{name} has no effect on glm, whose coefficients follow from the rows alone; {use}")
-    if settings.class_weights is not None:
-        raise SafeError("class_weights would move the coefficients of glm; leave it out, or name a column in weights")
-    for name in ("offset", "weights"):
-        for other in ("target", "subgroup"):
-            if getattr(settings, name) is not None and getattr(settings, other) is not None:
-                raise SafeError(
-                    f"{other} needs rows to evaluate on, which {name} cannot be used with; leave out one of the two"
-                )
-        if getattr(settings, name) is not None and (settings.holdout or settings.evaluators):
-            raise SafeError(f"{name} cannot be used with rows to evaluate on; leave out holdout and evaluators")
     if settings.clip is not None:
         noisy.check_settings(settings)
 

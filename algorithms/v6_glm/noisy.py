@@ -330,17 +330,14 @@ def shrunk(H: np.ndarray, expected: float, deviation: float) -> tuple[np.ndarray
 
 
 def check_settings(settings: Any) -> None:
-    """Reject settings that cannot be used with noise.
+    """Reject too few rounds for the sums that are asked for with noise.
 
     Args:
         settings: the job's settings, with ``clip``.
 
     Raises:
-        SafeError: there are some.
+        SafeError: they are too few.
     """
-    named = [name for name in ("offset", "weights", "holdout", "l2") if getattr(settings, name)]
-    if named:
-        raise SafeError(f"{named[0]} cannot be used with clip, as no noise covers what it needs; leave it out")
     if settings.rounds < MOST:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least {MOST} with clip")
 

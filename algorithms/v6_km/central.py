@@ -11,12 +11,12 @@ from v6_federated import (
     Common,
     Federation,
     Grid,
+    Needs,
     Number,
     Result,
     Rounds,
     SafeError,
     central,
-    changed,
     check_grid,
     codec,
     inference,
@@ -36,6 +36,7 @@ AtRisk = Annotated[int, Field(ge=1, description="a curve ends once fewer rows of
 Stratified = Annotated[
     Strata,
     Field(description="log-rank test within hospitals, from exact times (hospital), or over all rows in bins (none)"),
+    Needs("subgroup", because="the test compares its groups"),
 ]
 
 
@@ -43,7 +44,9 @@ class Settings(Common):
     """The settings that every method takes; the label is a time, and there are no features."""
 
     times_only: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = ("features", "exclude", "preprocess", "start_from", "until_converged")
+    unused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("features", "exclude", "preprocess", "start_from", "until_converged"), "which looks at times only"
+    )
 
     label: Annotated[str | None, Field(description="column of times, of the event or of censoring")] = None
     event: Annotated[
@@ -74,14 +77,10 @@ def check_settings(settings: Any) -> None:
     """
     if settings.label is None:
         raise SafeError("label is missing: name the column of times, such as --label months")
-    if idle := changed(settings, Settings.unused):
-        raise SafeError(f"{', '.join(idle)} has no effect on km, which looks at times only; leave it out")
     if settings.subgroup is not None and settings.subgroup in (settings.label, settings.event):
         raise SafeError(
             f"subgroup={settings.subgroup} is the column of times or events; name another one, or leave it out"
         )
-    if settings.subgroup is None and changed(settings, ["strata"]):
-        raise SafeError("strata has no effect without subgroup, whose groups are compared; leave it out")
     check_grid(settings, between=True)
 
 

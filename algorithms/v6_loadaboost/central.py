@@ -1,11 +1,12 @@
 """The server of LoAdaBoost."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from v6_federated import Federation, Fraction, LocalSGD, Result, Role, Rounds, SafeError, central
+from v6_federated import Federation, Fraction, LocalSGD, Result, Role, Rounds, Training, central
 
 UNTIL = "nodes train on until their losses are below the median of all"
 
@@ -16,24 +17,13 @@ Retrain = Annotated[
 ]
 
 
-def check_settings(settings: Any) -> None:
-    """Reject settings that do not fit each other.
+class Settings(Training):
+    """The settings that every method takes."""
 
-    Args:
-        settings: the job's settings.
-
-    Raises:
-        SafeError: they do not.
-    """
-    if settings.local_steps is not None:
-        raise SafeError("local_steps cannot be used with LoAdaBoost, which counts epochs; leave it out")
+    unused: ClassVar[Mapping[str, str]] = {"local_steps": "which counts epochs"}
 
 
-@central(
-    recoverable=True,
-    single_answers=UNTIL,
-    check=check_settings,
-)
+@central(common=Settings, recoverable=True, single_answers=UNTIL)
 def central(
     federation: Federation,
     *,

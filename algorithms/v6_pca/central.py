@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from v6_federated import LARGE, Federation, Number, Plan, Result, Rounds, SafeError, central, codec, pca
+from v6_federated import LARGE, Excludes, Federation, Number, Plan, Result, Rounds, SafeError, central, codec, pca
 
 Components = Annotated[
     int | None, Field(ge=1, le=LARGE, description="k, principal components (unset: all; exact solver only)"), Number
@@ -13,6 +13,7 @@ Components = Annotated[
 Solver = Annotated[
     pca.SolverName,
     Field(description="exact: one round for the covariance; subspace: none is formed; auto: by columns"),
+    Excludes("clip", when="subspace", because="each of its rounds would need noise"),
 ]
 Scale = Annotated[bool, Field(description="divide columns by their deviation: components of the correlation matrix")]
 Tolerance = Annotated[
@@ -22,20 +23,16 @@ Iterations = Annotated[int, Field(ge=1, le=LARGE, description="most rounds of th
 
 
 def check_settings(settings: Any) -> None:
-    """Reject settings that do not fit each other.
+    """Reject too few rounds.
 
     Args:
         settings: the job's settings.
 
     Raises:
-        SafeError: they do not.
+        SafeError: they are too few.
     """
     if settings.rounds < 2:
         raise SafeError(f"rounds={settings.rounds} are too few; expected at least 2, for moments and covariance")
-    if settings.clip is not None and settings.solver == "subspace":
-        raise SafeError(
-            "solver=subspace cannot be used with clip, as each of its rounds would need noise; leave it out"
-        )
 
 
 def one_sum(settings: Any) -> Plan:

@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args, get_origin
 
 import v6_federated
 from v6_federated.base.errors import SafeError
-from v6_federated.central.method import OF_MODELS
 from v6_federated.messages import settings
 from v6_federated.messages.common import Common
 
@@ -308,7 +307,7 @@ def evaluates(method: str) -> bool:
 
 
 def unused(method: str) -> set[str]:
-    """List the settings that a method does not use: it refuses them, never reads them, or they have one value.
+    """List the settings that a method does not use: it refuses them, or they have one value.
 
     Args:
         method: the method's name.
@@ -331,11 +330,9 @@ def unused_by(central: Any) -> set[str]:
     Returns:
         Their names.
     """
-    declared = central.settings
-    of_models = set() if central.supervised else {*OF_MODELS} - ({"subgroup"} if declared.times_only else set())
-    types = {name: field.annotation for name, field in declared.model_fields.items()}
+    types = {name: field.annotation for name, field in central.settings.model_fields.items()}
     fixed = {name for name, kind in types.items() if get_origin(kind) is Literal and len(get_args(kind)) == 1}
-    return {*declared.unused} | of_models | fixed
+    return {*central.settings.unused} | fixed
 
 
 def takes_missing(method: str) -> bool:

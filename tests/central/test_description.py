@@ -38,8 +38,8 @@ def test_a_label_with_too_many_classes_names_the_limit(hospitals):
 
 
 def test_an_accuracy_to_reach_needs_rows_to_evaluate_on(hospitals):
-    refused("target=0.9 needs rows to evaluate on; set a holdout", hospitals, target=0.9, holdout=0)
-    refused("subgroup=x1 needs rows to evaluate on; set a holdout", hospitals, subgroup="x1", holdout=0)
+    refused("target=0.9 needs holdout or evaluators", hospitals, target=0.9, holdout=0)
+    refused("subgroup=x1 needs holdout or evaluators", hospitals, subgroup="x1", holdout=0)
 
 
 def test_thousands_of_nodes_with_the_same_columns_are_compared_at_once():

@@ -35,6 +35,13 @@ MINIBATCHES = [  # a method's own, and its partial does not say that this is a B
 ]
 OF_ALL_ROWS = "X, y = node.source.table.iloc[:, :-1].to_numpy('float32'), node.source.table['label'].to_numpy()\n"
 ALL_ROWS = [("    loss, g", f"    {OF_ALL_ROWS}    loss, g"), ("node.rows.X, node.rows.y", "X, y")]
+DECLARES = [
+    (
+        "from v6_federated import Federation, ",
+        "from typing import Annotated\nfrom v6_federated import Excludes, Federation, ",
+    ),
+    ("LearningRate, Result, Rounds, central", "LearningRate, Needs, Result, Rounds, central"),
+]
 LENIENT = """
 def lenient(function):
     import functools
@@ -250,6 +257,34 @@ DEFECTS = [
                 "        answers = ",
                 "        answers = federation.ask('client_update', [3], weights=s.w, v=0.0, lr=lr)\n        answers = ",
             )
+        ],
+    ),
+    Defect(
+        "settings_that_do_not_fit_are_refused",
+        "lr needs bacth_size, which is no setting",
+        [*DECLARES, ("lr: LearningRate = 0.1", 'lr: Annotated[LearningRate, Needs("bacth_size")] = 0.1')],
+    ),
+    Defect(
+        "settings_that_do_not_fit_are_refused",
+        "lr needs precision=float61, which is refused",
+        [*DECLARES, ("lr: LearningRate = 0.1", 'lr: Annotated[LearningRate, Needs(precision="float61")] = 0.1')],
+    ),
+    Defect(
+        "settings_that_do_not_fit_are_refused",
+        "without holdout there is the same error",  # it has a default
+        [*DECLARES, ("lr: LearningRate = 0.1", 'lr: Annotated[LearningRate, Excludes("holdout")] = 0.1')],
+    ),
+    Defect(
+        "settings_that_do_not_fit_are_refused",
+        "with {'optimiser': 'sgd'}, there is another error",  # it is excluded as much
+        [
+            *DECLARES,
+            (
+                "lr: LearningRate = 0.1",
+                'optimiser: Literal["none", "sgd", "adam"] = "none", '
+                'lr: Annotated[LearningRate, Excludes("optimiser", instead="set optimiser=sgd")] = 0.1',
+            ),
+            ("import Annotated", "import Annotated, Literal"),
         ],
     ),
     Defect("store_entry_is_up_to_date", "differs from the code", files={"algorithm_store.json": "{}"}),

@@ -98,8 +98,8 @@ def test_a_node_that_has_lost_what_it_left_out_says_so(hospitals):
     ("asked", "says"),
     [
         ({"compression": "topk", "topk_fraction": 0}, "topk_fraction"),
-        ({"topk_fraction": 0.1}, "topk_fraction has no effect without compression=topk"),
-        ({"compression": "8bit", "topk_fraction": 0.1}, "topk_fraction has no effect without compression=topk"),
+        ({"topk_fraction": 0.1}, "topk_fraction=0.1 needs compression=topk"),
+        ({"compression": "8bit", "topk_fraction": 0.1}, "topk_fraction=0.1 needs compression=topk"),
         ({"compression": "8bit", "schedule": "cyclic"}, "compression=8bit cannot be used with"),
         ({"compression": "8bit", "aggregate": "median"}, "compression=8bit cannot be used with"),
         ({"compression": "topk", "personalize": "ditto", "holdout": 0.2}, "compression=topk cannot be used with"),

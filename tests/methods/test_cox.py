@@ -300,9 +300,9 @@ REFUSED = {
         "the column(s) cured predict with certainty who has the event first",
     ),
     "one round": ({}, {"rounds": 1}, "rounds=1 are too few"),
-    "bins of strata": ({}, {"bins": 10}, "bins has no effect with strata=hospital"),
-    "ties in bins": ({}, {"strata": "none", "ties": "breslow"}, "ties has no effect with strata=none"),
-    "bins and their ends": ({}, {"strata": "none", "bins": 9, "grid": [1]}, "bins has no effect with grid"),
+    "bins of strata": ({}, {"bins": 10}, "bins=10 needs strata=none"),
+    "ties in bins": ({}, {"strata": "none", "ties": "breslow"}, "ties=breslow needs strata=hospital"),
+    "bins and their ends": ({}, {"strata": "none", "bins": 9, "grid": [1]}, "bins=9 cannot be used with grid"),
     "ends that fall": ({}, {"strata": "none", "grid": [3, 2]}, "the ends of bins do not increase"),
     "times below 0": ({"months": lambda r: r.months - 1}, {"strata": "none"}, "the label holds times below 0"),
     "no time": ({"months": lambda r: 0 * r.months}, {"strata": "none", "grid": [1]}, "the label is 0 in all rows"),
@@ -312,7 +312,7 @@ REFUSED = {
     "another end": ({}, {"until_converged": 0.01}, "until_converged has no effect on cox"),
     "rows to evaluate": ({}, {"holdout": 0.2}, "holdout"),
     "evaluators": ({}, {"evaluators": [9]}, "evaluators has no effect on cox"),
-    "subgroups": ({}, {"subgroup": "ill"}, "subgroup=ill has no effect on cox, which evaluates no model; leave it out"),
+    "subgroups": ({}, {"subgroup": "ill"}, "subgroup has no effect on cox, which evaluates no model; leave it out"),
     "words": ({"sex": lambda r: "f"}, {}, "sex"),
 }
 

@@ -297,16 +297,16 @@ def test_too_few_answers_are_an_error_if_all_are_due(hospitals):
 
 
 @pytest.mark.parametrize(
-    ("settings", "idle"),
+    ("settings", "says"),
     [
-        ({"train_from": "newest"}, "train_from"),
-        ({"protocol": "svd", "delta": 9.0}, "delta"),
-        ({"protocol": "loss", "augmentation": "doubling"}, "augmentation"),
+        ({"train_from": "newest"}, "train_from=newest needs protocol=svd or loss"),
+        ({"protocol": "svd", "delta": 9.0}, "delta=9.0 needs protocol=divergence"),
+        ({"protocol": "loss", "augmentation": "doubling"}, "augmentation=doubling needs protocol=divergence"),
     ],
 )
-def test_a_setting_that_the_protocol_does_not_read_is_refused(hospitals, settings, idle):
+def test_a_setting_that_the_protocol_does_not_read_is_refused(hospitals, settings, says):
     """Two results would differ by it in nothing except what they say of themselves."""
-    with pytest.raises(UserInputError, match=rf"^{idle} .*protocol={settings.get('protocol', 'divergence')}"):
+    with pytest.raises(UserInputError, match=f"^{says}"):
         train("v6_dynavg", hospitals, rounds=2, **settings)
 
 

@@ -12,13 +12,13 @@ JOB = {"lr": 0.2, "holdout": 0, "seed": SEED}
 FEWER = {"epochs": 4, "epochs_decay_round": 0.5}
 LARGER = {"batch_size": 10, "batch_size_growth_round": 1.5}
 REFUSED = [
-    ({"epochs_decay_round": 0.5}, "no effect with epochs=1"),
-    ({**FEWER, "local_steps": 3}, "no effect with local_steps"),
-    ({"batch_size_growth_round": 2}, "no effect without batch_size"),
+    ({"epochs_decay_round": 0.5}, "cannot be used with epochs=1: less cannot be; set epochs higher"),
+    ({**FEWER, "local_steps": 3}, "epochs=4 cannot be used with local_steps"),
+    ({"batch_size_growth_round": 2}, "batch_size_growth_round=2.0 needs batch_size; set batch_size=32"),
     ({**FEWER, "lr_decay_step": 0.1}, "lr_decay_step cannot be used with epochs_decay_round"),
     ({**LARGER, "lr_decay_step": 0.1}, "lr_decay_step cannot be used with batch_size_growth_round"),
-    ({**FEWER, "until_converged": 0.01}, "until_converged cannot be used with epochs_decay_round"),
-    ({**FEWER, "clip": 1.0, "noise": 1.0}, "epochs_decay_round cannot be used with clip"),
+    ({**FEWER, "until_converged": 0.01}, "epochs_decay_round=0.5 cannot be used with until_converged"),
+    ({**FEWER, "clip": 1.0, "noise": 1.0}, "epochs_decay_round=0.5 cannot be used with clip"),
     ({"epochs": 4, "epochs_decay_round": 1.5}, "epochs_decay_round=1.5 is refused"),
     ({"batch_size": 10, "batch_size_growth_round": 0.9}, "batch_size_growth_round=0.9 is refused"),
     ({"batch_size": 10, "batch_size_growth_round": float("inf")}, "batch_size_growth_round"),

@@ -44,11 +44,15 @@ def test_a_resumed_job_that_is_evaluated_more_often():
     assert len(result["history"]) > 6 and "stopped" not in result
 
 
-@pytest.mark.parametrize("unfit", [{"holdout": 0}, {"evaluate_every": 4}])
-def test_early_stopping_needs_rows_held_out(unfit, hospitals):
-    with pytest.raises(
-        UserInputError, match="early_stopping=2 needs losses on held-out rows; expected a holdout above"
-    ):
+@pytest.mark.parametrize(
+    ("unfit", "says"),
+    [
+        ({"holdout": 0}, "holdout or evaluators: models are evaluated on rows that"),
+        ({"evaluate_every": 4}, "losses in time"),
+    ],
+)
+def test_early_stopping_needs_rows_held_out(unfit, says, hospitals):
+    with pytest.raises(UserInputError, match=f"early_stopping=2 needs {says}"):
         train("v6_gbdt", hospitals, rounds=6, early_stopping=2, **{**SMALL, **unfit})
 
 

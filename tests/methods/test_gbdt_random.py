@@ -189,9 +189,12 @@ def test_missing_values_and_early_stopping_under_masks():
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ({"max_leaves": 5}, "max_leaves has no effect with mode=random; set max_depth, or leave it out"),
-        ({"min_rows_leaf": 30}, "min_rows_leaf has no effect with mode=random"),
-        ({"criterion": "variance"}, "criterion has no effect with mode=random"),
+        (
+            {"max_leaves": 5},
+            "max_leaves=5 cannot be used with mode=random: its splits are drawn down to max_depth; use max_depth",
+        ),
+        ({"min_rows_leaf": 30}, "min_rows_leaf=30 cannot be used with mode=random"),
+        ({"criterion": "variance"}, "criterion=variance cannot be used with mode=random"),
         ({"max_depth": 20}, "max_depth=20 is too deep for mode=random; expected at most 12"),
     ],
 )

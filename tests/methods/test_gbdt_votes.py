@@ -86,9 +86,9 @@ def test_it_is_exported_but_not_as_lightgbm(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"mode": "random"}, "prediction=vote is for classes and mode=cyclic"),
-        ({**SMALL, "objective": "regression"}, "prediction=vote is for classes and mode=cyclic"),
-        ({**SMALL, "holdout": 0.0}, "expected a holdout above 0"),
+        ({"mode": "random"}, "prediction=vote needs mode=cyclic"),
+        ({**SMALL, "objective": "regression"}, "prediction=vote needs objective=classification"),
+        ({**SMALL, "holdout": 0.0}, "prediction=vote needs holdout or evaluators"),
         ({**SMALL, "evaluate_every": 2}, "evaluate_every=1"),
     ],
 )

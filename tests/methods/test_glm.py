@@ -346,21 +346,21 @@ REFUSED = {
     "rows to evaluate": (
         {},
         {"offset": "age", "holdout": 0.2},
-        "offset cannot be used with rows to evaluate on; leave out holdout and evaluators",
+        "offset=age cannot be used with holdout",
     ),
     "subgroups of rows with an offset": (
         {},
         {"offset": "age", "subgroup": "year"},
-        "subgroup needs rows to evaluate on, which offset cannot be used with; leave out one of the two",
+        "offset=age cannot be used with subgroup",
     ),
     "subgroups of numbers": (
         {},
         {"family": "gaussian", "subgroup": "year", "holdout": 0.2},
-        "subgroup has no effect with family=gaussian, whose label is a number; leave it out",
+        "family=gaussian cannot be used with subgroup: the label is then a number",
     ),
     "one round": ({}, {"rounds": 1}, "rounds=1 are too few"),
     "a start": ({}, {"start_from": "w.npz"}, "start_from has no effect on glm"),
-    "a change": ({}, {"until_converged": 0.01}, "set tolerance in its place"),
+    "a change": ({}, {"until_converged": 0.01}, "(tolerance ends its rounds); leave it out"),
 }
 
 

@@ -50,9 +50,7 @@ def test_methods_that_count_epochs_refuse_them(hospitals, method):
     if "local_steps" not in registry.settings_of(method).model_fields:
         return
     if method in ("colearning", "loadaboost"):
-        with pytest.raises(
-            UserInputError, match=r"local_steps cannot be used with .*, which counts epochs; leave it out"
-        ):
+        with pytest.raises(UserInputError, match=r"local_steps has no effect on .*, which counts epochs; leave it out"):
             train(f"v6_{method}", hospitals, local_steps=5, **JOB)
     else:
         assert train(f"v6_{method}", hospitals, local_steps=5, **JOB)["history"]
@@ -60,10 +58,12 @@ def test_methods_that_count_epochs_refuse_them(hospitals, method):
 
 @pytest.mark.parametrize("protocol", ["svd", "loss"])
 def test_a_schedule_of_communication_counts_epochs(hospitals, protocol):
-    with pytest.raises(UserInputError, match=f"protocol={protocol}, which counts epochs"):
+    with pytest.raises(
+        UserInputError, match=f"protocol={protocol} cannot be used with local_steps: its schedule counts epochs"
+    ):
         train("v6_dynavg", hospitals, local_steps=5, protocol=protocol, **JOB)
 
 
 def test_a_privacy_plan_counts_epochs(hospitals):
-    with pytest.raises(UserInputError, match="whose plan counts epochs; set epochs in its place"):
+    with pytest.raises(UserInputError, match="its plan counts epochs; use epochs in its place"):
         train("v6_fedavg", hospitals, rounds=1, local_steps=5, clip=1.0, epsilon=1.0, aggregation="masked")

@@ -132,11 +132,14 @@ def test_the_hospital_predicts_with_its_own_model(hospitals, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"personalize": "finetune", "holdout": 0}, "personalize needs rows that each node holds out"),
-        ({"personalize": "ditto", "clip": 1.0, "epsilon": 1.0, "aggregation": "masked"}, "personalize needs rows"),
-        ({"personal_mu": 0.2}, "personal_mu has no effect without personalize=ditto"),
-        ({"personal_epochs": 2, "personalize": "ditto"}, "personal_epochs has no effect without personalize=finetune"),
-        ({"personalize": "ditto", "schedule": "cyclic"}, "use personalize=finetune"),
+        ({"personalize": "finetune", "holdout": 0}, "personalize=finetune needs holdout: each node evaluates"),
+        (
+            {"personalize": "ditto", "clip": 1.0, "epsilon": 1.0, "aggregation": "masked"},
+            "personalize=ditto cannot be used with clip",
+        ),
+        ({"personal_mu": 0.2}, "personal_mu=0.2 needs personalize=ditto"),
+        ({"personal_epochs": 2, "personalize": "ditto"}, "personal_epochs=2 needs personalize=finetune"),
+        ({"personalize": "ditto", "schedule": "cyclic"}, "set personalize=finetune"),
         ({"personalize": "fedper"}, "'none', 'finetune' or 'ditto'"),
     ],
 )

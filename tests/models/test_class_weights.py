@@ -101,7 +101,11 @@ def test_wrong_weights_are_refused_in_one_line():
     refused("it must be balanced, or weights by class", nodes, class_weights="heavy")
     refused("class_weights=balanced cannot be used with clip", nodes, class_weights="balanced", clip=1.0, epsilon=1.0)
     refused(
-        "has no effect with objective=regression", nodes, "v6_gbdt", class_weights="balanced", objective="regression"
+        "objective=regression cannot be used with class_weights",
+        nodes,
+        "v6_gbdt",
+        class_weights="balanced",
+        objective="regression",
     )
     with pytest.raises(SafeError, match="follows from the data"):
         models.parse("logreg:weights=3")

@@ -107,7 +107,7 @@ def test_noise_covers_no_details():
     result = train("v6_fedavg", nodes, rounds=1, **noise)
     assert not {"curves", "by_hospital", "subgroups"} & {*result}
     assert "no noise would be left" in result["privacy"]["own_results"]
-    refused("subgroup cannot be used with clip", nodes, subgroup="x0", **noise)
+    refused("subgroup=x0 cannot be used with clip", nodes, subgroup="x0", **noise)
 
 
 def confusions(said, y, policy="trusting", rounding=None, levels=None):
@@ -143,7 +143,9 @@ def test_a_subgroup_is_named_as_it_is():
     nodes = {k: hospitals()[k] for k in (1, 2, 3)}
     assert "no column ward in the data" in refused("subgroup", nodes, subgroup="ward")
     refused("MAXIMUM_CLASSES", {k: table(150, seed=k) for k in (1, 2, 3)}, subgroup="x0")
-    refused("has no effect with objective=regression", nodes, "v6_gbdt", subgroup="x0", objective="regression")
+    refused(
+        "objective=regression cannot be used with subgroup", nodes, "v6_gbdt", subgroup="x0", objective="regression"
+    )
     disallowed = {"V6_FEDERATED_DISALLOWED_COLUMNS": "x0"}
     refused("may not be used", nodes, exclude=["x0"], subgroup="x0", environment=disallowed)
 

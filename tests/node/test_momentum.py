@@ -66,7 +66,12 @@ def test_momentum_counts_with_the_penalty_of_the_model_too(hospitals):
 
 
 def test_momentum_is_refused_with_adam_which_has_its_own(hospitals):
-    refused("momentum=0.9 has no effect with optimizer=adam", hospitals, momentum=0.9, optimizer="adam")
+    refused(
+        "momentum=0.9 needs optimizer=sgd; set optimizer=sgd, or leave momentum out",
+        hospitals,
+        momentum=0.9,
+        optimizer="adam",
+    )
     train("v6_fedavg", hospitals, rounds=1, momentum=0.0, optimizer="adam", lr=0.01)
 
 

@@ -117,7 +117,7 @@ def test_rounded_sums_of_bins_tell_no_row():
 def test_noise_has_no_own_results_in_its_answers():
     answers, result = answered(clip=1.0, noise=5.0)
     assert all("details" not in a and "own_results" not in a for a in answers.values()) and "curves" not in result
-    with pytest.raises(Exception, match="subgroup cannot be used with clip"):
+    with pytest.raises(Exception, match="subgroup=x0 cannot be used with clip"):
         train("v6_fedavg", NODES, **MASKED, clip=1.0, noise=5.0, subgroup="x0")
 
 

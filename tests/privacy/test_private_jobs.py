@@ -226,14 +226,14 @@ def test_a_job_that_noise_does_not_cover_is_refused(settings, says):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "clip needs either noise or epsilon"),
-        ({"epsilon": 1, "noise": 1}, "clip needs either noise or epsilon"),
-        ({"epsilon": 1, "batch_size": 10}, "set sampling"),
+        ({}, "clip=.* needs epsilon or noise"),
+        ({"epsilon": 1, "noise": 1}, "noise=1.0 cannot be used with epsilon"),
+        ({"epsilon": 1, "batch_size": 10}, "use sampling in its place"),
         ({"epsilon": 1, "aggregation": "plain"}, "noise is for sums"),
         ({"epsilon": 1, "preprocess": ["standardize"]}, "use onehot and scale"),
         ({"epsilon": 1, "evaluators": [4]}, "evaluators cannot be used with clip"),
         ({"epsilon": 1, "optimizer": "adam"}, "optimizer=adam cannot be used with clip"),
-        ({"clip": None, "epsilon": 1}, "epsilon has no effect without clip"),
+        ({"clip": None, "epsilon": 1}, "epsilon=1.0 needs clip"),
         ({"epsilon": 1e-9, "delta": 1e-12}, "no noise"),
     ],
 )

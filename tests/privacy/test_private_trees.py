@@ -184,12 +184,12 @@ def test_a_study_learns_and_the_ledger_counts():
         ({"mode": "histogram"}, "mode=histogram cannot be used with clip"),
         ({"mode": "cyclic"}, "mode=cyclic cannot be used with clip"),
         ({"mode": "bagging"}, "mode=bagging cannot be used with clip"),
-        ({"early_stopping": 2, "holdout": 0.2, "evaluate_every": 1}, "early_stopping cannot be used with clip"),
+        ({"early_stopping": 2, "holdout": 0.2, "evaluate_every": 1}, "early_stopping=2 cannot be used with clip"),
         ({"preprocess": ["onehot"]}, "add the step scale"),
         ({"preprocess": ["standardize"]}, "no noise covers what it reads"),
-        ({"objective": "regression"}, "a regression cannot be used with clip"),
+        ({"objective": "regression"}, "objective=regression cannot be used with clip"),
         ({"sampling": 0.5}, "unknown setting 'sampling'"),
-        ({"clip": None, "evaluation_noise": 3}, "no effect without clip"),
+        ({"clip": None, "evaluation_noise": 3}, "evaluation_noise=3.0 needs clip; set clip and epsilon"),
     ],
 )
 def test_what_noise_does_not_cover_is_refused(wrong, says):

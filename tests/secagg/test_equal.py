@@ -62,7 +62,7 @@ def check(package: str, databases: dict, settings: dict, tmp_path, monkeypatch, 
     assert result["privacy"]["aggregation"] == how["mode"]
     assert result["privacy"]["blocks"] == in_blocks(len(databases), 5 if len(databases) > 3 else 3)
     with monkeypatch.context() as patch:
-        patch.setattr(under_masks.masks, "masked", without_masks)
+        patch.setattr(under_masks.keystreams, "masked", without_masks)
         assert same(run(package, databases, **how, **settings), result)
     close(result, run(package, databases, "plain", **settings), within)
     return result

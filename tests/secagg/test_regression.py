@@ -54,7 +54,7 @@ def test_it_is_the_plain_one(mode, K, scale, tmp_path, monkeypatch):
     found = run(PACKAGE, databases, **how, **SETTINGS)
     assert found["privacy"]["aggregation"] == mode and found["per_node"] == []
     with monkeypatch.context() as patch:
-        patch.setattr(under_masks.masks, "masked", without_masks)
+        patch.setattr(under_masks.keystreams, "masked", without_masks)
         assert without_times(run(PACKAGE, databases, **how, **SETTINGS)) == without_times(found)
     check(found, run(PACKAGE, databases, "plain", **SETTINGS))
 

@@ -99,7 +99,7 @@ def test_masked_words_are_noise():
 
 def test_words_without_masks_are_no_noise(monkeypatch):
     """The test above would see it."""
-    monkeypatch.setattr(under_masks.masks, "masked", without_masks)
+    monkeypatch.setattr(under_masks.keystreams, "masked", without_masks)
     tape = Tape()
     run("v6_fedavg", nodes(4), "masked", outcomes=tape, **{**QUICK, "rounds": 6, "model": "fnn:hidden=60"})
     for bits in (32, 64):
@@ -111,14 +111,14 @@ def test_who_knows_all_but_two_learns_their_sum(mode, tmp_path, monkeypatch):
     """The server and three of five hospitals, which tell it their pair keys: the other two's words are still noise."""
     unmasked: dict[tuple[bytes, bytes, int], np.ndarray] = {}  # by mask, S and bytes of a word
     shared: dict[bytes, dict[bytes, bytes]] = {}
-    real = under_masks.masks.masked
+    real = under_masks.keystreams.masked
 
     def noted(q, own, keys, mask):
         shared[own] = keys
         unmasked[mask, own, q.dtype.itemsize] = q.copy()
         return real(q, own, keys, mask)
 
-    monkeypatch.setattr(under_masks.masks, "masked", noted)
+    monkeypatch.setattr(under_masks.keystreams, "masked", noted)
     tape = Tape()
     settings = {**QUICK, "rounds": 4, "model": "fnn:hidden=60"}
     size = None if mode == "masked" else 5
@@ -136,7 +136,7 @@ def test_who_knows_all_but_two_learns_their_sum(mode, tmp_path, monkeypatch):
             for k in honest:
                 y = words(answers[k], bits).copy()
                 for other in (1, 3, 5):  # the colluders remove the masks that they share with it
-                    stream = under_masks.masks.mask(shared[S[other]][S[k]], mask, bits, y.size)
+                    stream = under_masks.keystreams.mask(shared[S[other]][S[k]], mask, bits, y.size)
                     y = y - stream if S[other] > S[k] else y + stream
                 rest[k] = y
                 left[k].append(y.view(np.uint8))

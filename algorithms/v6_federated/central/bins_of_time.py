@@ -12,7 +12,6 @@ from v6_federated.central.answer import Answer
 from v6_federated.central.answers import Answers
 from v6_federated.central.federation import Federation
 from v6_federated.data import times
-from v6_federated.messages.settings import changed
 
 COUNTED = ("counts", "leavers", "off_grain")  # what ``count_events`` answers
 Grid = Annotated[
@@ -22,7 +21,7 @@ Grid = Annotated[
 
 
 def check_grid(settings: Any, between: bool = False) -> None:
-    """Reject a ``grid`` that is no list of times, or that leaves ``bins`` without effect.
+    """Reject a ``grid`` that is no list of times, or makes too many bins.
 
     Args:
         settings: the job's settings, with ``bins`` and ``grid``.
@@ -38,8 +37,6 @@ def check_grid(settings: Any, between: bool = False) -> None:
         raise SafeError(
             f"grid with {len(settings.grid)} times and bins={settings.bins} are more than {times.MOST} bins; set fewer"
         )
-    if not between and changed(settings, ["bins"]):
-        raise SafeError("bins has no effect with grid, which names the ends of bins; leave one of them out")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from v6_federated.central import charts, noise_plan
 from v6_federated.central.federation import Federation
 from v6_federated.data import preprocessing
 from v6_federated.masks.summands import Declaration
-from v6_federated.messages import in_a_study, settings
+from v6_federated.messages import in_a_study, relations, settings
 from v6_federated.messages.common import Common, Training, TrainingWithNoise, WithNoise
 from v6_federated.messages.settings import Role, with_role
 from v6_federated.messages.step_length import check_steps
@@ -78,7 +78,8 @@ def central(
         common: the settings that every method takes; None: those of methods that train step by step, ``Training``, or
             of methods without labels, ``Common``. A method that accepts fewer values of some declares these again in a
             subclass of ``Common``, with a narrower type.
-        check: raises a SafeError for settings that do not fit each other.
+        check: raises a SafeError for settings that do not fit each other, as far as ``Needs`` and ``Excludes`` in their
+            annotations do not say it.
         not_in_a_study: says of settings why they cannot be used with aggregation=pinned, and what to use in their
             place; empty if they can.
         of_hospitals: says of settings which sums are no sums over rows, and what serves instead in a study that answers
@@ -108,6 +109,7 @@ def central(
     elif common is None:
         common = Training if supervised else Common
     accepted = settings.settings_of(function, common)
+    accepted.unused = _unused(accepted, supervised)
     plan_of = functools.partial(noise_plan.plan_of, planned=private if callable(private) else noise_plan.training_plan)
     package = function.__module__.split(".")[0]
     method = package.removeprefix("v6_")
@@ -133,11 +135,7 @@ def central(
     def check_all(checked: Any) -> None:
         if (why := why_single(checked)) and checked.aggregation in ("masked", "pinned"):
             raise SafeError(f"{method} needs aggregation=plain: {why}")
-        of_models = [name for name in OF_MODELS if name != "subgroup" or not checked.times_only]  # which has curves
-        if not supervised and (idle := settings.changed(checked, of_models)):
-            raise SafeError(f"{', '.join(idle)} has no effect on {method}, which trains no model; leave it out")
-        if checked.features and checked.exclude:
-            raise SafeError("exclude cannot be used with features; remove those columns from features instead")
+        relations.check(checked, method)
         for step in checked.preprocess:
             preprocessing.parse(step)
         _check_training(checked)
@@ -145,14 +143,6 @@ def central(
         check(checked)
         if checked.aggregation == "pinned":
             check_study(checked)
-        for name in ("target",) if checked.times_only else ("target", "subgroup"):
-            value = getattr(checked, name)
-            if value is not None and not checked.evaluates:
-                raise SafeError(f"{name}={value} has no effect on {method}, which evaluates no model; leave it out")
-            if value is not None and not (checked.holdout or checked.evaluators):
-                raise SafeError(
-                    f"{name}={value} needs rows to evaluate on; set a holdout above 0, for example holdout=0.2"
-                )
         if getattr(checked, "loss", "") == "cox" and 1 in with_role(checked, Role.BATCH):
             raise SafeError(
                 "minibatches of one row have no partial likelihood, as loss=cox compares rows; set batch_size, for "
@@ -207,36 +197,20 @@ def central(
     return call
 
 
+def _unused(declared: type[Common], supervised: bool) -> dict[str, str]:
+    """The settings that have no effect on a method, and why."""
+    idle = {} if supervised else dict.fromkeys(OF_MODELS, "which trains no model")
+    if not declared.evaluates:
+        idle |= dict.fromkeys(("target", "subgroup"), "which evaluates no model")
+    if declared.times_only:  # it has curves of groups
+        idle.pop("subgroup", None)
+    return {**idle, **declared.unused}
+
+
 def _check_training(checked: Common) -> None:
     """Reject a model or a learning rate that nodes would reject, before any node is asked."""
-    if isinstance(checked, Training):
-        _check_loss(checked)
+    if isinstance(checked, Training) and not (checked.regression and checked.loss == "cross_entropy"):
+        models.check_loss(models.parse(checked.named_model), checked.loss)
     penalty = models.parse(checked.named_model).get("l2", 0)
     if any(with_role(checked, Role.BATCH)):  # without minibatches, each step is on all rows
         check_steps(checked, penalty)
-    if getattr(checked, "local_steps", None) is not None and settings.changed(checked, ["epochs"]):
-        raise SafeError("epochs has no effect with local_steps; leave one of them out")
-    shrinking = settings.changed(checked, [n for n in ("lr_decay_round", "lr_decay_step") if hasattr(checked, n)])
-    if checked.until_converged is not None and shrinking:
-        raise SafeError(
-            f"until_converged cannot be used with {', '.join(shrinking)}: steps that shrink look like a model that has "
-            "converged; leave one of them out"
-        )
-    if checked.until_converged is not None and getattr(checked, "clip", None) is not None:
-        raise SafeError("until_converged cannot be used with clip: noise keeps the model moving; leave it out")
-    if getattr(checked, "optimizer", "sgd") != "sgd" and (momentum := getattr(checked, "momentum", 0.0)):
-        raise SafeError(f"momentum={momentum} has no effect with optimizer=adam; leave it out, or set optimizer=sgd")
-
-
-def _check_loss(checked: Training) -> None:
-    """Reject settings that do not fit the loss, before any node is asked."""
-    loss = checked.loss
-    if checked.event is not None and loss != "cox":
-        raise SafeError(f"event={checked.event} has no effect with loss={loss}; leave it out, or set loss=cox")
-    if not checked.regression or loss != "cross_entropy":
-        models.check_loss(models.parse(checked.named_model), loss)
-    if loss == "cross_entropy":
-        return
-    for name in ("classes", "class_weights", "target", "subgroup"):
-        if getattr(checked, name) is not None:
-            raise SafeError(f"{name} has no effect with loss={loss}, whose label is a number; leave it out")

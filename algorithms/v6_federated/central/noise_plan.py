@@ -8,8 +8,7 @@ from typing import Any
 from v6_federated.base.errors import SafeError
 from v6_federated.data import preprocessing
 from v6_federated.data.steps import WITHOUT_ROWS
-from v6_federated.messages import settings
-from v6_federated.messages.common import Common, WithNoise
+from v6_federated.messages.common import Common
 from v6_federated.noise.plan import Plan
 
 Planner = Callable[[Any], Plan]
@@ -18,7 +17,6 @@ NOISED = {
     "evaluations": "counts of evaluations",
     "statistics": "sums over clipped rows",
 }
-OF_NOISE = ("noise", "epsilon", "delta", "sampling", "steps_per_epoch", "evaluation_noise")
 EVALUATION_NOISE = 10.0  # if neither it nor an epsilon is set
 # The share of epsilon that evaluations may cost the rows held out. With 1, training on the other rows would need up to
 # 2% more noise, since divergences are compared order by order; with this it needs none more.
@@ -36,33 +34,8 @@ def check(checked: Common, method: str, single_answers: bool) -> None:
     Raises:
         SafeError: they do not fit each other.
     """
-    if not isinstance(checked, WithNoise):  # the method reads rows in ways that no noise covers
+    if getattr(checked, "clip", None) is None:
         return
-    if checked.clip is not None and checked.class_weights == "balanced":
-        raise SafeError(
-            "class_weights=balanced cannot be used with clip: no noise covers the counts of classes; give weights by "
-            'class, for example class_weights={"no": 1, "yes": 5}'
-        )
-    if checked.clip is not None and getattr(checked, "subgroup", None) is not None:
-        raise SafeError("subgroup cannot be used with clip: a budget covers counts of all rows; leave it out")
-    if checked.clip is None:
-        if idle := settings.changed(checked, [name for name in OF_NOISE if hasattr(checked, name)]):
-            raise SafeError(
-                f"{', '.join(idle)} has no effect without clip; set clip, for example clip=1, or leave it out"
-            )
-        return
-    if (checked.noise is None) == (checked.epsilon is None):
-        raise SafeError("clip needs either noise or epsilon; set one, for example epsilon=1")
-    if getattr(checked, "batch_size", None) is not None:
-        raise SafeError(
-            "batch_size has no effect with clip, where rows are drawn; set sampling, for example sampling=0.1"
-        )
-    if getattr(checked, "local_steps", None) is not None:
-        raise SafeError("local_steps cannot be used with clip, whose plan counts epochs; set epochs in its place")
-    if getattr(checked, "optimizer", "sgd") != "sgd":
-        raise SafeError("optimizer=adam cannot be used with clip; leave it out")
-    if checked.evaluators:
-        raise SafeError("evaluators cannot be used with clip: their answers would be single ones; leave them out")
     if single_answers and checked.aggregation != "plain":
         raise SafeError(
             f"{method} needs single answers with clip, too; set aggregation=plain, which every operator must allow"
@@ -71,8 +44,6 @@ def check(checked: Common, method: str, single_answers: bool) -> None:
         raise SafeError(
             "aggregation=plain cannot be used with clip: noise is for sums; leave it out, or set masked or pinned"
         )
-    if checked.regression and not checked.noise_for_numbers:
-        raise SafeError("a regression cannot be used with clip; choose a label of classes")
     if wrong := [step.name for step in map(preprocessing.parse, checked.preprocess) if step.name not in WITHOUT_ROWS]:
         raise SafeError(
             f"preprocess={wrong[0]} cannot be used with clip: no noise covers what it reads; use "

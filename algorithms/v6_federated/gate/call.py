@@ -265,12 +265,6 @@ def check(declared: Declared, task: Task, request: Request) -> str:
     mode = under_masks.mode_of(task.job, request)
     if mode == "pinned":
         _check_in_a_study(task.settings, declared.name, declared.own_model)
-    alone = declared.shared and declared.name in ALONE
-    if mode != "plain" and task.sums is None and not alone:
-        raise NodePermissionException(
-            f"{declared.name} is asked for this node's own answer, and this job only has masked ones; its operator "
-            f"would have to set V6_FEDERATED_AGGREGATION=plain. {NOTHING_COMPUTED}"
-        )
     return mode
 
 
@@ -325,6 +319,11 @@ def release(
         summands = functools.partial(_summands, node, task, computed)
         answer, rows = under_masks.answer(node, request, declared.name, task.sums, binds, task.arrays, summands)
     else:
+        if mode != "plain" and not (declared.shared and declared.name in ALONE):
+            raise NodePermissionException(
+                f"{declared.name} is asked for this node's own answer, and this job only has masked ones; its operator "
+                f"would have to set V6_FEDERATED_AGGREGATION=plain. {NOTHING_COMPUTED}"
+            )
         request.count(node.state.version())
         if node.noising is not None:
             node.noising.renew()

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
+from v6_federated.messages.relations import Excludes, Needs
 from v6_federated.messages.settings import CHECKED, LARGE, Distinct, Number
 
 Rounds = Annotated[int, Field(ge=1, le=LARGE, description="number of communication rounds"), Number]
@@ -20,6 +21,13 @@ def _names(value: Any) -> Any:
 
 
 Names = BeforeValidator(_names)
+Holdout = Annotated[
+    float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation", examples=[0.2]), Number
+]
+# what a setting declares by which the label is a number
+NoClasses = Excludes("classes", "class_weights", "target", "subgroup", because="the label is then a number")
+WithClip = Needs("clip", instead="set clip and epsilon, for example clip=1 epsilon=1")
+HeldOut = Needs("holdout", "evaluators", because="models are evaluated on rows that are held out")
 
 
 def _share_or_number(value: float | None) -> float | None:
@@ -45,7 +53,7 @@ class Common(BaseModel):
         for_numbers: the setting with which the method predicts a number in place of a class; empty if it cannot.
         times_only: whether the method looks at times, events and groups only. Its label is then no label of a model.
         evaluates: whether models can be evaluated on rows that are held out.
-        unused: settings that have no effect on the method, which refuses them or never reads them.
+        unused: settings that have no effect on the method, which refuses them, and why, as ``which trains no model``.
         same_when_resumed: the method's own settings on which the model of earlier rounds depends for good, so that a
             job that resumes an earlier one must have the same.
     """
@@ -54,7 +62,7 @@ class Common(BaseModel):
     for_numbers: ClassVar[str] = ""
     times_only: ClassVar[bool] = False
     evaluates: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = ()
+    unused: ClassVar[Mapping[str, str]] = {}
     same_when_resumed: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -98,6 +106,7 @@ class Common(BaseModel):
         list[int] | None,
         Field(description="ids of organizations that evaluate on all their rows and do not train"),
         Distinct,
+        Excludes("clip", because="their answers would be single ones"),
     ] = None
     label: Annotated[str | None, Field(description="the label's column (unset: the last)")] = None
     features: Annotated[
@@ -108,6 +117,7 @@ class Common(BaseModel):
         Field(min_length=1, description="columns that are not features, if none are named"),
         Distinct,
         Names,
+        Excludes("features", instead="remove those columns from features"),
     ] = None
     classes: Annotated[
         list[Any] | None, Field(min_length=2, description="the label's values (unset: the nodes name them)"), Distinct
@@ -116,23 +126,35 @@ class Common(BaseModel):
         str | dict[str, float] | None,
         Field(description="factors on the training losses of classes, by class (1 for others), or balanced"),
         BeforeValidator(_by_class),
+        Excludes(
+            "clip",
+            when="balanced",
+            because="no noise covers the counts of classes",
+            instead='give weights by class, for example class_weights={"no": 1, "yes": 5}',
+        ),
     ] = None
     preprocess: Annotated[
         list[str] | list[str | dict[str, Any]],
         Field(description="steps fitted in order: missing_indicator, impute, onehot, clip, standardize, scale, pca:K"),
     ] = []
     subgroup: Annotated[
-        str | None, Field(description="column by whose values the last evaluation counts rows, feature or not")
+        str | None,
+        Field(description="column by whose values the last evaluation counts rows, feature or not"),
+        Excludes("clip", because="a budget covers counts of all rows"),
+        HeldOut,
     ] = None
-    holdout: Annotated[float, Field(ge=0, lt=1, description="share of a node's rows kept for evaluation"), Number] = 0.2
+    holdout: Holdout = 0.2
     evaluate_every: Annotated[
         int, Field(ge=1, le=LARGE, description="rounds from one evaluation to the next"), Number
     ] = 1
-    target: Annotated[float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number] = None
+    target: Annotated[
+        float | None, Field(gt=0, le=1, description="accuracy at which training stops"), Number, HeldOut
+    ] = None
     until_converged: Annotated[
         float | None,
         Field(gt=0, lt=1, description="ends training once so small a share of the model is left to change"),
         Number,
+        Excludes("clip", because="noise keeps the model moving"),
     ] = None
     precision: Annotated[Literal["float32", "float16"], Field(description="number format of what is sent")] = "float32"
     aggregation: Annotated[
@@ -201,10 +223,13 @@ class Training(Common):
     loss: Annotated[
         Literal["cross_entropy", "squared", "poisson", "cox"],
         Field(description="cross_entropy for classes, squared for numbers, poisson for counts, cox for times"),
+        NoClasses,
+        Excludes("clip", because="no noise covers the errors of numbers"),
     ] = "cross_entropy"
     event: Annotated[
         str | None,
         Field(description="column that is 1 if the label is the time of an event, 0 if of censoring (unset: all are)"),
+        Needs(loss="cox"),
     ] = None
 
     @classmethod
@@ -234,13 +259,7 @@ class Training(Common):
 
 
 class WithNoise(Common):
-    """The settings of methods to whose answers nodes can add noise: differential privacy.
-
-    Attributes:
-        noise_for_numbers: whether the label may be a number to predict.
-    """
-
-    noise_for_numbers: ClassVar[bool] = False
+    """The settings of methods to whose answers nodes can add noise: differential privacy."""
 
     clip: Annotated[
         float | None,
@@ -248,20 +267,25 @@ class WithNoise(Common):
             gt=0,
             allow_inf_nan=False,
             description="largest norm of what a row contributes to a sum with noise (unset: no noise)",
+            examples=[1],
         ),
         Number,
+        Needs("epsilon", "noise"),
     ] = None
     noise: Annotated[
         float | None,
         Field(gt=0, allow_inf_nan=False, description="standard deviation of a sum's noise over what a row can change"),
         Number,
+        Needs("clip"),
+        Excludes("epsilon", because="epsilon sets the noise"),
     ] = None
     epsilon: Annotated[
         float | None,
-        Field(gt=0, allow_inf_nan=False, description="what the job may cost each node; sets the noise"),
+        Field(gt=0, allow_inf_nan=False, description="what the job may cost each node; sets the noise", examples=[1]),
         Number,
+        Needs("clip"),
     ] = None
-    delta: Annotated[float, Field(gt=0, lt=1, description="delta of epsilon, below 1 / rows"), Number] = 1e-5
+    delta: Annotated[float, Field(gt=0, lt=1, description="delta of epsilon, below 1 / rows"), Number, WithClip] = 1e-5
 
 
 class EvaluatedWithNoise(WithNoise):
@@ -271,6 +295,7 @@ class EvaluatedWithNoise(WithNoise):
         float | None,
         Field(gt=0, allow_inf_nan=False, description="as noise, of an evaluation's counts (unset: 0.9 of epsilon)"),
         Number,
+        WithClip,
     ] = None
 
 
@@ -281,9 +306,14 @@ class TrainingWithNoise(Training, EvaluatedWithNoise):
         float,
         Field(gt=0, le=1, description="probability of a row to take part in a step with noise (1: all rows)"),
         Number,
+        WithClip,
     ] = 1.0
     steps_per_epoch: Annotated[
         int | None,
         Field(ge=1, le=LARGE, description="steps with noise of an epoch (unset: 1 / sampling; 1: FedSGD)"),
         Number,
+        WithClip,
     ] = None
+
+
+OF_NOISE = tuple(name for name in TrainingWithNoise.model_fields if name not in Training.model_fields)

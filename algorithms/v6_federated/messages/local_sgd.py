@@ -4,8 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from v6_federated.messages.relations import Excludes, Needs
 from v6_federated.messages.settings import LARGE, Number, Record, Role
 
+SHRINKS = Excludes("until_converged", because="steps that shrink look like a model that has converged")
 Epochs = Annotated[
     int, Field(ge=1, le=LARGE, description="E, passes over a node's rows in a round"), Number, Role.EPOCHS
 ]
@@ -17,7 +19,7 @@ LocalSteps = Annotated[
 ]
 BatchSize = Annotated[
     int | None,
-    Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)"),
+    Field(ge=1, le=LARGE, description="B, rows of a minibatch (unset: all rows of the node)", examples=[32]),
     Number,
     Role.BATCH,
 ]
@@ -25,19 +27,28 @@ LearningRate = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="eta, the step of the local optimiser"), Number, Role.RATE
 ]
 LrDecayRound = Annotated[
-    float, Field(gt=0, le=1, description="factor on lr from each round to the next"), Number, Role.OTHER
+    float, Field(gt=0, le=1, description="factor on lr from each round to the next"), Number, Role.OTHER, SHRINKS
 ]
 LrDecayStep = Annotated[
-    float, Field(ge=0, le=1, description="lambda of lr / (1 + lambda * local steps so far)"), Number, Role.OTHER
-]  # at most 1: if the rate vanished after the first row, the node would send that row's gradient
+    float,
+    # at most 1: if the rate vanished after the first row, the node would send that row's gradient
+    Field(ge=0, le=1, description="lambda of lr / (1 + lambda * local steps so far)"),
+    Number,
+    Role.OTHER,
+    SHRINKS,
+]
 OptimizerName = Annotated[
-    Literal["sgd", "adam"], Field(description="local optimiser; Adam's moments restart every round"), Role.OPTIMIZER
+    Literal["sgd", "adam"],
+    Field(description="local optimiser; Adam's moments restart every round"),
+    Role.OPTIMIZER,
+    Excludes("clip", because="the noise is that of sgd's steps"),
 ]
 Momentum = Annotated[
     float,
     Field(ge=0, lt=1, description="beta of sgd's step v <- beta v + g; v restarts at zero every round"),
     Number,
     Role.MOMENTUM,
+    Needs(optimizer="sgd"),
 ]
 ProximalMu = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="mu of FedProx's term mu/2 |w - w_t|^2"), Number, Role.PULL
@@ -56,9 +67,13 @@ class PlainSGD(Record):
         lr_decay_step: lambda of eta / (1 + lambda i) after i local steps.
     """
 
-    epochs: Epochs = 1
-    local_steps: LocalSteps = None
-    batch_size: BatchSize = None
+    epochs: Annotated[Epochs, Excludes("local_steps", because="they take the place of epochs")] = 1
+    local_steps: Annotated[
+        LocalSteps, Excludes("clip", because="its plan counts epochs", instead="use epochs in its place")
+    ] = None
+    batch_size: Annotated[
+        BatchSize, Excludes("clip", because="rows are drawn", instead="use sampling in its place, as sampling=0.1")
+    ] = None
     lr: LearningRate = 0.1
     lr_decay_round: LrDecayRound = 1.0
     lr_decay_step: LrDecayStep = 0.0

@@ -9,9 +9,9 @@ from typing import Any
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
-from v6_federated.central.noise_plan import OF_NOISE
 from v6_federated.data import preprocessing
 from v6_federated.data.source import Source
+from v6_federated.messages.common import OF_NOISE
 from v6_federated.messages.job import DataSpec
 from v6_workbench import registry
 from v6_workbench.cli import values
@@ -19,7 +19,6 @@ from v6_workbench.cli.experiment import check_job
 from v6_workbench.simulation.experiments import Experiment
 
 KINDS = ("centralized", "alone")
-NOISE = ("clip", *OF_NOISE)
 LOSSES = {
     "cross_entropy": "cross-entropy",
     "hinge": "hinge loss",
@@ -97,9 +96,10 @@ def read(text: str, shared: dict[str, Any]) -> Entry:
         own[key] = values.setting(key, written)
     if kind and "aggregation" in own:
         raise SafeError(f"{text}: a baseline has one node, whose answers are plain; leave aggregation out")
-    if kind and (noise := [name for name in NOISE if name in own]):
+    if kind and (noise := [name for name in OF_NOISE if name in own]):
         raise SafeError(f"{text}: a baseline evaluates without noise, and has none in training; leave {noise[0]} out")
-    settings_of_all = {name: value for name, value in shared.items() if not (kind and name in ("aggregation", *NOISE))}
+    idle = ("aggregation", *OF_NOISE) if kind else ()
+    settings_of_all = {name: value for name, value in shared.items() if name not in idle}
     return Entry(kind, method, {**settings_of_all, **own})
 
 

@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from v6_federated.base.errors import SafeError
-from v6_workbench.conformance import answers, careful, faults, interruptions, laws, node_limits, package, places, sums
+from v6_workbench.conformance import (
+    answers,
+    careful,
+    faults,
+    fitting,
+    interruptions,
+    laws,
+    node_limits,
+    package,
+    places,
+    sums,
+)
 from v6_workbench.conformance.case import MethodCase, import_errors_of
 from v6_workbench.conformance.outcome import CheckFailed, NotApplicable, Outcome
 
@@ -47,6 +58,7 @@ OF_PACKAGES: tuple[Callable[[Sequence[MethodCase]], None], ...] = (
     package.exports_are_the_functions_that_a_task_may_call,
     package.imports_are_from_the_face_of_v6_federated,
     package.every_partial_function_is_called,
+    fitting.settings_that_do_not_fit_are_refused,
     package.store_entry_is_up_to_date,
     package.page_names_what_leaves_a_node,
 )

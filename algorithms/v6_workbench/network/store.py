@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
 from v6_federated.base.version import __version__
-from v6_federated.messages.common import Common, Training, TrainingWithNoise
+from v6_federated.messages.common import OF_NOISE, Common
+from v6_federated.messages.relations import Needs, Relation, declared
 from v6_workbench.network.project import FIVE, FOUR, RELEASES, Release, source_url
 from v6_workbench.registry import central_of, folder_of, names, package_of, unused_by
 
@@ -28,7 +29,6 @@ MEANINGS = {  # settings whose values a user interface can offer
 }
 # what a form asks first; then the method's own settings, what all methods share, and last, what protects privacy
 FIRST = ("label", "event", "features", "exclude", "offset", "weights", "subgroup", "organizations", "rounds", "model")
-NOISE = tuple(name for name in TrainingWithNoise.model_fields if name not in Training.model_fields)
 CALLED = {  # as a clinician would say it; others are called as they are written
     "label": "outcome",
     "event": "event indicator (1: event, 0: censored)",
@@ -58,21 +58,6 @@ CALLED = {  # as a clinician would say it; others are called as they are written
     "clip": "clipping norm (differential privacy)",
     "epsilon": "privacy budget epsilon",
     "delta": "privacy budget delta",
-}
-# what applies only if another setting has such a value: the other one, an operator and the value
-ONLY_IF = {
-    "event": ("loss", "==", "cox"),
-    "momentum": ("optimizer", "==", "sgd"),
-    "server_beta2": ("server_optimizer", "!=", "sgd"),
-    "server_tau": ("server_optimizer", "!=", "sgd"),
-    "trim": ("aggregate", "==", "trimmed"),
-    "personal_epochs": ("personalize", "!=", "none"),
-    "personal_mu": ("personalize", "==", "ditto"),
-    "topk_fraction": ("compression", "==", "topk"),
-    **{name: ("clip", ">", "0") for name in NOISE if name != "clip"},
-}
-ONLY_IF_OF = {
-    "cox": {"ties": ("strata", "==", "hospital"), **dict.fromkeys(("bins", "grid"), ("strata", "==", "none"))},
 }
 SECURE = ("masked", "pinned")  # values of aggregation with which central learns sums only
 ONLY_PLAIN = "Secure aggregation is not possible"
@@ -164,7 +149,7 @@ def _entry(central: Any, method: str, release: Release) -> dict[str, Any]:
         **({"type": "central"} if release is FOUR else {"step_type": "central_compute"}),
         "standalone": True,
         "databases": [_database("default", "rows to train on; the same label at every node", release)],
-        "arguments": [_argument(name, central, method) for name in _ordered(central)],
+        "arguments": [_argument(name, central) for name in _ordered(central)],
         "ui_visualizations": visualizations(central, method),
     }
     return {
@@ -234,12 +219,12 @@ def _ordered(central: Any) -> list[str]:
     fields = central.settings.model_fields
     own = [name for name in fields if name not in Common.model_fields]
     idle = unused_by(central)
-    last = [*(NOISE if central.private else ()), "aggregation", "precision"]
+    last = [*(OF_NOISE if central.private else ()), "aggregation", "precision"]
     names = [name for name in dict.fromkeys((*FIRST, *own, *Common.model_fields)) if name not in last]
     return [name for name in (*names, *last) if name in fields and name not in idle]
 
 
-def _argument(name: str, central: Any, method: str) -> dict[str, Any]:
+def _argument(name: str, central: Any) -> dict[str, Any]:
     fields = central.settings.model_fields
     field = fields[name]
     called = CALLED.get(name, name.replace("_", " "))
@@ -252,11 +237,26 @@ def _argument(name: str, central: Any, method: str) -> dict[str, Any]:
     argument["has_default_value"] = not field.is_required()
     if not field.is_required() and field.default is not None:  # the store refuses null; no default_value means null
         argument["default_value"] = field.default if isinstance(field.default, str) else json.dumps(field.default)
-    condition = (ONLY_IF | ONLY_IF_OF.get(method, {})).get(name)
-    if condition is not None and condition[0] in fields:
+    own = (_condition(central, relation) for declarer, relation in declared(central.settings) if declarer == name)
+    if condition := next(filter(None, own), None):
         names = ("conditional_on", "conditional_operator", "conditional_value")
         argument |= dict(zip(names, condition, strict=True))
     return argument
+
+
+def _condition(central: Any, relation: Relation) -> tuple[str, str, str] | None:
+    """When a form shows a setting: another one, an operator and a value. The form can look at one other setting."""
+    if not isinstance(relation, Needs) or len(relation.others) > 1:
+        return None
+    [(other, accepted)] = relation.others.items()
+    if other not in central.settings.model_fields or other in unused_by(central):
+        return None
+    field = central.settings.model_fields[other]
+    if len(accepted) == 1:
+        return other, "==", str(accepted[0])
+    if accepted:
+        return (other, "!=", str(field.default)) if field.default not in accepted else None
+    return (other, ">", "0") if _type(_options(field.annotation)) in ("integer", "float") else None
 
 
 def _options(annotation: Any) -> list[Any]:

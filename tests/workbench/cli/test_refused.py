@@ -113,7 +113,7 @@ SETTINGS = [
     ([*RUN, "--model", "cnn_garst"], "not a square image"),
     (["run", "fsvrg", "--data", "digits", "--rounds", "2", "--model", "cnn_reddy"], "cnn_reddy:dropout=0"),
     (["run", "fsvrg", "--data", "digits", "--rounds", "2", "--model", "cnn_cifar:crop=8"], "random distortions"),
-    ([*RUN, "--set", "local_steps=3", "--set", "epochs=5"], "epochs has no effect with local_steps"),
+    ([*RUN, "--set", "local_steps=3", "--set", "epochs=5"], "epochs=5 cannot be used with local_steps"),
 ]
 DATA = [
     (["run", "fedavg", "--data", "nowhere.csv"], "no data 'nowhere.csv'; expected breast-cancer"),
@@ -198,7 +198,7 @@ def test_a_refusal_of_a_node_is_status_1(call):
     assert status == 1 and "2 rounds are more than the 1" in err
 
 
-EARLY = "early_stopping=3 needs losses on held-out rows"
+EARLY = "early_stopping=3 needs holdout or evaluators"
 
 
 @pytest.mark.parametrize(

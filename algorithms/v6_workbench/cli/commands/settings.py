@@ -1,5 +1,6 @@
 """``v6-federated settings``: the settings of a method."""
 
+import functools
 from dataclasses import dataclass
 
 from v6_workbench import registry
@@ -21,12 +22,15 @@ def run(options: SettingsOptions) -> int:
     """Show the settings that a method uses, with defaults and meanings, and whether central may see sums only."""
     from rich.markup import escape
 
+    from v6_federated.messages import relations
     from v6_workbench.network import store
     from v6_workbench.reporting import tables
 
     (central,) = store.entry(options.method)["functions"]
     unused = registry.unused(options.method)
-    console.console().print(tables.settings_table([a for a in central["arguments"] if a["name"] not in unused]))
+    arguments = [argument for argument in central["arguments"] if argument["name"] not in unused]
+    fits = functools.partial(relations.words, registry.settings_of(options.method))
+    console.console().print(tables.settings_table(arguments, fits))
     reason = registry.single_answers(options.method)
     say = store.needs_single(reason) if reason else POSSIBLE
     console.console().print(escape(say))

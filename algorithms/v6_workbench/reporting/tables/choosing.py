@@ -1,6 +1,6 @@
 """What to choose: methods by their scores, settings by what a search has tried, rounds by their noise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,11 +71,12 @@ def search_table(tries: Sequence[Try], measure: str, most: int = 20) -> Table:
     return out
 
 
-def settings_table(arguments: Sequence[Mapping[str, Any]]) -> Table:
+def settings_table(arguments: Sequence[Mapping[str, Any]], fits: Callable[[str], str]) -> Table:
     """Make a table of a method's settings.
 
     Args:
         arguments: the settings as the method's entry in an algorithm store has them.
+        fits: says of a setting what it needs and what it cannot be used with.
 
     Returns:
         The table.
@@ -87,6 +88,7 @@ def settings_table(arguments: Sequence[Mapping[str, Any]]) -> Table:
         default = argument.get("default_value", "") if argument["has_default_value"] else "required"
         allowed = argument.get("allowed_values")
         meaning = argument["description"] + (f" ({', '.join(map(str, allowed))})" if allowed else "")
+        meaning = "; ".join(filter(None, [meaning, fits(argument["name"])]))
         out.add_row(argument["name"], str(default), escape(meaning))
     return out
 
