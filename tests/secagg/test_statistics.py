@@ -22,7 +22,7 @@ from v6_federated.masks.exact import Exact
 from v6_federated.masks.summands import Count, each
 from v6_federated.messages.settings import settings_of_partial, validate
 from v6_federated.models.layouts import Asked
-from v6_federated.rules.policy import Policy
+from v6_federated.rules.policy import Policy, PrivacyThresholdViolation
 
 ASKED = {
     settings["statistic"]: (arrays, settings) for name, arrays, settings, _ in HONEST["fedavg"] if name == "fit_step"
@@ -45,6 +45,24 @@ def rows(pinned: bool) -> SimpleNamespace:
         as_used=lambda X: X,
         check_time=lambda: None,
     )
+
+
+def with_few(pinned: bool) -> SimpleNamespace:
+    """The same, of which three have a value of x0, three the level 2 of x1, and three the class 1."""
+    found = rows(pinned)
+    found.features.X[:, 0], found.features.X[3:, 0], found.features.X[:, 1] = 0, np.nan, 1
+    found.features.X[:3, 1], found.labels = 2, np.arange(40) < 3
+    return found
+
+
+def block(study: bool, **sums) -> statistics.Blocks:
+    """A block whose sums are these, and whose policy is the one of ``careful``."""
+    said = {f"one {name}": np.asarray(value) for name, value in sums.items()}
+    answer = Answer(1, 40, {}, {"sums": said}, 0, 0, "fit_step", (1, 2))
+    job = SimpleNamespace(data=SimpleNamespace(preprocess=[]), counts_hospitals=False)
+    nothing = {"unasked": lambda values: [], "columns": lambda: ["x0"], "groups": lambda: None}
+    policy, known = Policy.of("careful"), statistics.Known()
+    return statistics.Blocks(job, 1, policy, study, {"x1": ["1", "2"]}, known, lambda asked, e: [answer], **nothing)
 
 
 def asked(name: str, pinned: bool, **more) -> Asked:
@@ -144,3 +162,61 @@ def test_no_other_file_asks_which_statistic_it_is():
                 said = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}
                 found += [f"{path.relative_to(package)}:{node.lineno}"] if said & {*STATISTICS} else []
     assert found == []
+
+
+# ---- what is small, and what does not fit
+
+
+def test_a_node_refuses_or_leaves_out_what_few_rows_have():
+    few, ends = with_few(False), {"lower": np.zeros(1), "upper": np.ones(1)}
+    for question in (statistics.Present(columns=["x0"]), statistics.Below(columns=["x0"], **ends)):
+        with pytest.raises(PrivacyThresholdViolation, match=r"have a value in the column\(s\) x0"):
+            question.of_rows(few)
+    assert statistics.Classes().of_rows(few)["classes"].tolist() == [37, 0]
+    assert statistics.Levels(columns=["x1"], counts=True).of_rows(few) == {"levels": {"x1": {"1": 37}}}
+
+
+@pytest.mark.parametrize(("pinned", "counted"), [(False, 0), (True, 3)])
+def test_in_a_sum_few_rows_count_as_none_and_exactly_in_a_study(pinned, counted):
+    few, ends = with_few(pinned), {"lower": np.zeros(1), "upper": np.ones(1)}
+    assert statistics.Present(columns=["x0"], center=np.zeros(1)).as_sums(few)["count"].tolist() == [counted]
+    assert statistics.Below(columns=["x0"], **ends).as_sums(few)["below"][0, -1] == counted
+    assert statistics.Classes().as_sums(few)["classes"].tolist() == [37, counted]
+    levels = statistics.Levels(columns=["x1"], counts=True, known={"x1": ["1", "2"]})
+    assert levels.as_sums(few)["counts"].tolist() == [37, counted]
+
+
+@pytest.mark.parametrize(("study", "counted"), [(False, 3), (True, 0)])
+def test_central_leaves_out_what_is_small_over_a_block_of_a_study(study, counted):
+    [found] = statistics.Classes().from_sums(block(study, classes=[37, 3]))
+    assert found["classes"].tolist() == [37, counted]
+
+
+def test_a_sum_about_no_center_is_refused():
+    for name in ("moments", "present", "label"):
+        with pytest.raises(SafeError, match="without the center that it is about: a sum of the nodes' means"):
+            statistics.read(name, {}, {}).summands(asked(name, True))
+        for wrong in (np.zeros(9), np.full(4 if name == "moments" else 1, np.inf)):
+            with pytest.raises(SafeError, match="without the center that it is about; expected center"):
+                statistics.read(name, {"columns": ["x0"]}, {"center": wrong}).as_sums(rows(False))
+
+
+def test_what_does_not_fit_the_job_or_comes_before_the_moments_is_refused():
+    without = rows(False)
+    without.job.data.classes = None
+    with pytest.raises(SafeError, match="the job has none"):
+        statistics.Classes().of_rows(without)
+    with pytest.raises(SafeError, match=r"the column\(s\) x0 hold numbers"):
+        statistics.Levels(columns=["x0"]).from_sums(block(True))
+    of_one = {"mean": np.zeros(1), "scale": np.ones(1)}
+    for question in (statistics.Covariance(**of_one), statistics.Product(**of_one, draw=1)):
+        with pytest.raises(SafeError, match="ask for moments first"):
+            question.from_sums(block(True))
+    other = block(True, **{"covariance 2^1": [1.0]})  # of which another block has told its moments
+    other.known.squares, other.groups = np.ones(1), lambda: (np.zeros(1), np.ones(1), ["x0"])
+    with pytest.raises(SafeError, match="ask for moments first"):
+        statistics.Covariance(**of_one).from_sums(other)
+
+
+def test_the_unit_of_products_follows_from_their_largest():
+    assert [statistics._unit(most) for most in (0.0, 1.0, 3.0, 2.0**90)] == [-64, 1, 3, 64]

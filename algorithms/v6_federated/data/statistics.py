@@ -332,9 +332,10 @@ class _About(Statistic):
 
     def _checked_center(self, c: int) -> Array:
         """Refuse to answer with means where answers are added up."""
-        if self.center is None or np.shape(self.center) != (c,) or not np.isfinite(self.center).all():
+        center = np.asarray(self.center, np.float64)
+        if center.shape != (c,) or not np.isfinite(center).all():
             raise SafeError(f"{self._without_center()}; expected center, {c} numbers: {OF_MEANS}")
-        return np.asarray(self.center, np.float64)
+        return center
 
 
 class Moments(_About):
@@ -475,12 +476,7 @@ def about(X: Array, center: Array) -> dict[str, Any]:
     Returns:
         ``count`` (c,), the number of values; ``first``, the sum of their differences from ``center``; ``second``, the
         sum of the squares of these. They follow from exact sums of the values and of their squares.
-
-    Raises:
-        SafeError: ``center`` has another shape.
     """
-    if center.shape != X.shape[1:]:
-        raise SafeError(f"the task sends a center of another shape; the shape must be {X.shape[1:]}")
     given = ~np.isnan(X)
     X, count = np.where(given, X, 0), given.sum(axis=0)
     rows, c, x = count.tolist(), exact.total(center[None]), exact.total(X)
@@ -1014,7 +1010,8 @@ def _triangle(d: int) -> int:
 
 def _unit(most: float) -> int:
     """The e of sums up to a number."""
-    return int(np.clip(np.ceil(np.log2(most)) + 1 if most > 0 else -64, -64, 64))
+    with np.errstate(divide="ignore"):  # of 0
+        return int(np.clip(np.ceil(np.log2(most)) + 1, PRODUCTS[0], PRODUCTS[-1]))
 
 
 def _tabled(blocks: Blocks, a: Array, s: Array, own: Sequence[str]) -> bool:
