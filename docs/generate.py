@@ -4,12 +4,14 @@ A page asks for a list with a comment, ``<!-- generated: methods -->``. Benchmar
 documents at the top of the repository become pages, so that links to them work.
 """
 
+import ast
 import inspect
 import io
 import os
 import posixpath
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
@@ -244,10 +246,21 @@ LISTS: dict[str, Callable[[], str]] = {
 
 
 def generated(name: str) -> str:
-    """A list by its name, or the code in a file of ``algorithms/``."""
+    """A list by its name, or the code in a file of ``algorithms/``, of which a colon and a name choose a part."""
     if name in LISTS:
         return LISTS[name]()
-    return f"```python\n{(ROOT / 'algorithms' / name).read_text(encoding='utf-8').strip()}\n```"
+    path, _, wanted = name.partition(":")
+    code = (ROOT / "algorithms" / path).read_text(encoding="utf-8").strip()
+    return f"```python\n{_definition(code, wanted) if wanted else code}\n```"
+
+
+def _definition(code: str, name: str) -> str:
+    """The function, class or method (``Class.method``) of this name."""
+    at: ast.AST = ast.parse(code)
+    for part in name.split("."):
+        at = next(node for node in ast.iter_child_nodes(at) if getattr(node, "name", None) == part)
+    assert isinstance(at, ast.FunctionDef | ast.ClassDef)
+    return textwrap.dedent("\n".join(code.split("\n")[at.lineno - 1 : at.end_lineno]))
 
 
 def _page(method: str, pages: str = "/docs/methods") -> str:
