@@ -30,7 +30,7 @@ def test_a_test_file_names_its_cases(method, tmp_path, capsys, monkeypatch):
     )
     assert main(["check", str(file)]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["pass"] * 3 + ["not applicable"] * 2
+    assert [line.partition(":")[0] for line in lines] == ["pass"] * 4 + ["not applicable"] * 2
     assert json.loads(last) == {"method": str(file), "passed": True}
 
 

@@ -4,7 +4,8 @@ Each test is an attack, or a mistake in a table, by which one row once changed w
 """
 
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from types import SimpleNamespace, replace
 
 import numpy as np
 import pandas as pd
@@ -226,6 +227,7 @@ class Asked:
     """What a partial function needs of a request until it reads the database."""
 
     policy: Policy
+    entry = SimpleNamespace(organization=3)
 
     def refused(self, reason: str) -> None:
         """Note nothing."""

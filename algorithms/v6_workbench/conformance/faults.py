@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from v6_federated.messages import codec
+from v6_workbench import registry
 from v6_workbench.conformance import tables
 from v6_workbench.conformance.case import MethodCase
 from v6_workbench.conformance.jobs import Call, Ended, Tape, attempt, learned
@@ -121,7 +122,8 @@ def _key(call: Call) -> tuple[Any, ...]:
 
 
 def _values(case: MethodCase) -> dict[str, Any]:
-    seldom = {"evaluate_every": 2} if case.supervised else {}
+    evaluates = case.supervised and "evaluate_every" not in registry.unused_by(case.central)
+    seldom = {"evaluate_every": 2} if evaluates else {}
     return case.values(rounds=ROUNDS, minimum_rows=10, **case.all_rows, **seldom, **case.classes)
 
 
