@@ -4,8 +4,8 @@ Each test is an attack, or a mistake in a table, by which one row once changed w
 """
 
 import io
-from dataclasses import dataclass
-from types import SimpleNamespace, replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
