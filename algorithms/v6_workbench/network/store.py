@@ -19,6 +19,7 @@ from v6_federated.base.files import write_whole
 from v6_federated.base.version import __version__
 from v6_federated.messages.common import Common, Training, TrainingWithNoise
 from v6_workbench.network.project import FIVE, FOUR, RELEASES, Release, source_url
+from v6_workbench.network.stored import needs_single
 from v6_workbench.registry import central_of, folder_of, names, package_of, unused_by
 
 MEANINGS = {  # settings whose values a user interface can offer
@@ -75,7 +76,6 @@ ONLY_IF_OF = {
     "cox": {"ties": ("strata", "==", "hospital"), **dict.fromkeys(("bins", "grid"), ("strata", "==", "none"))},
 }
 SECURE = ("masked", "pinned")  # values of aggregation with which central learns sums only
-ONLY_PLAIN = "Secure aggregation is not possible"
 WRITES = "Write the entries of the named methods, or of all."
 TYPES = {bool: "boolean", int: "integer", float: "float", str: "string"}
 LINES = {  # vantage6's user interface draws columns, see ``v6_federated.central.charts``
@@ -199,18 +199,6 @@ EXTRACT = {
     ],
     "ui_visualizations": [],
 }
-
-
-def needs_single(reason: str) -> str:
-    """Say that a method cannot run with secure aggregation.
-
-    Args:
-        reason: why, as the method declares it.
-
-    Returns:
-        A sentence.
-    """
-    return f"{ONLY_PLAIN}: {reason}. The nodes' operators must set V6_FEDERATED_AGGREGATION=plain."
 
 
 def path(method: str, release: Release = FOUR) -> Path:
