@@ -217,7 +217,7 @@ def _argument(name: str, central: Any) -> dict[str, Any]:
     field = fields[name]
     said = "; ".join(filter(None, [field.description or name, words(central.settings, name)]))
     called = CALLED.get(name, name.replace("_", " "))
-    argument = {"name": name, "display_name": called[0].upper() + called[1:], "description": said}
+    argument: dict[str, Any] = {"name": name, "display_name": called[0].upper() + called[1:], "description": said}
     options = _options(field.annotation)
     argument["type"] = MEANINGS.get(name) or _type(options)
     if allowed := [value for option in options if get_origin(option) is Literal for value in get_args(option)]:
