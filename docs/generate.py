@@ -153,14 +153,16 @@ def settings() -> str:
 
 def _settings(method: str, names: Iterable[str]) -> str:
     (central,) = store.entry(method)["functions"]
+    declared = registry.settings_of(method)
     arguments = {argument["name"]: argument for argument in central["arguments"]}
     rows = []
     for name in names:
         argument = arguments[name]
         default = argument.get("default_value", "unset") if argument["has_default_value"] else "required"
         values = argument.get("allowed_values", [argument["type"].replace("_", " ")])
-        fits = relations.words(registry.settings_of(method), name, mark="`")
-        rows.append((f"`{name}`", " or ".join(map(str, values)), f"`{default}`", argument["description"], fits))
+        fits = relations.words(declared, name, mark="`")
+        meaning = declared.model_fields[name].description or name
+        rows.append((f"`{name}`", " or ".join(map(str, values)), f"`{default}`", meaning, fits))
     return _table(("setting", "values", "default", "meaning", "needs, and not with"), rows)
 
 

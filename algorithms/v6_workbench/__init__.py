@@ -10,8 +10,9 @@ In Python and in notebooks, everything begins here::
     plot({"federated": federated, "centralized": centralized})
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from v6_federated.base import lazy
 
 if TYPE_CHECKING:
     from v6_federated import models
@@ -35,22 +36,5 @@ __all__ = [
     "save",
 ]
 
-# where each name is; imported when it is used, since the command line must start quickly
-_HOMES = {
-    "Dataset": "v6_workbench.simulation.datasets",
-    "Experiment": "v6_workbench.simulation.experiments",
-    "MockNetwork": "v6_workbench.simulation.mock",
-    "load": "v6_workbench.simulation.datasets",
-    "models": "v6_federated",
-    "save": "v6_workbench.reporting.export",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES.get(name, "v6_workbench.notebook")), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # the command line must start quickly
+    __getattr__, __dir__ = lazy.names_of(__name__)

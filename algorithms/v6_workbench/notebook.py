@@ -8,10 +8,11 @@ import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Source
+from v6_federated.data.step_columns import names_after
 from v6_federated.models import LinearModel
 from v6_workbench.reporting import export, prediction
 from v6_workbench.reporting.summary import MEASURES, UNITS, Result, measure, spent
-from v6_workbench.reporting.trained import names_after, parts_of
+from v6_workbench.reporting.trained import parts_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +81,7 @@ def coefficients(result: Result) -> pd.DataFrame:
     arrays, steps = export.tensors(result), list(spec.preprocess)
     while steps and steps[-1]["step"] in export.AFFINE:
         steps.pop()
-    names = names_after(steps, spec.features or [], spec.categories or [])
+    names = names_after(steps, spec.features or [])
     classes = [str(c) for c in spec.classes or []]
     columns = classes if len(arrays["coef"]) > 1 else classes[1:] or [spec.label or "label"]
     index = pd.Index([*(names or [f"x{i}" for i in range(arrays["coef"].shape[1])]), "intercept"], name="feature")

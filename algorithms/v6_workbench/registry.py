@@ -7,18 +7,19 @@ brackets the extra of this project that it needs (``torch``).
 import difflib
 import functools
 import hashlib
-import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import v6_federated
 from v6_federated.base.errors import SafeError
-from v6_federated.messages import settings
-from v6_federated.messages.common import Common
+
+if TYPE_CHECKING:  # slow to import
+    from v6_federated.messages.common import Common
 
 GROUP = "v6_federated.methods"
 ROUNDS = 10  # of methods that have no number of their own
@@ -76,6 +77,19 @@ def _meant(name: str) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def is_here(method: str) -> bool:
+    """Say whether a method is one of this project, of which all files are tested together.
+
+    Args:
+        method: the method's name.
+
+    Returns:
+        Whether it is; False if there is no such method.
+    """
+    entry = _registered().get(method)
+    return entry is not None and entry.dist is not None and entry.dist.name == "v6-federated"
+
+
 def folder_of(method: str) -> Path:
     """Find the code of a method.
 
@@ -88,7 +102,10 @@ def folder_of(method: str) -> Path:
     Raises:
         SafeError: the method is not installed.
     """
-    return Path(str(package_of(method).__file__)).parent
+    if not is_here(method):  # only its own package knows where its code is
+        return Path(str(package_of(method).__file__)).parent
+    found = importlib.util.find_spec(_registered()[method].module)
+    return Path(str(found and found.origin)).parent
 
 
 def extras_of(method: str) -> list[str]:
@@ -139,7 +156,7 @@ def code(method: str, *others: ModuleType) -> str:
     return whole.hexdigest()
 
 
-def settings_of(method: str) -> type[Common]:
+def settings_of(method: str) -> "type[Common]":
     """Find the settings of a method.
 
     Args:
@@ -154,7 +171,7 @@ def settings_of(method: str) -> type[Common]:
     return central_of(method).settings
 
 
-def validate(method: str, values: dict[str, Any]) -> Common:
+def validate(method: str, values: dict[str, Any]) -> "Common":
     """Check the settings of a method one by one.
 
     Args:
@@ -167,10 +184,12 @@ def validate(method: str, values: dict[str, Any]) -> Common:
     Raises:
         SafeError: a setting is unknown or out of range, or the method is not installed.
     """
+    from v6_federated.messages import settings
+
     return settings.validate(settings_of(method), values)
 
 
-def check(method: str, checked: Common) -> None:
+def check(method: str, checked: "Common") -> None:
     """Check that the settings of a method fit each other.
 
     Args:
@@ -240,6 +259,8 @@ def single_answers(method: str) -> str:
     Raises:
         SafeError: the method is not installed.
     """
+    from v6_federated.messages import settings
+
     central = central_of(method)
     required = {"rounds": 1} if central.settings.model_fields["rounds"].is_required() else {}
     return str(central.why_single(settings.validate(central.settings, required)))

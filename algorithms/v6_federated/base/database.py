@@ -3,10 +3,8 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from v6_federated.base import tables
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import (
     Database,
@@ -17,6 +15,9 @@ from v6_federated.base.vantage6_api import (
     read_table,
 )
 from v6_federated.base.vantage6_api.described import QUERY_TYPES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RESERVED = "HOSPITAL"  # label of the hospital's own folder
 TABLE_TYPES = {"csv", "excel", "parquet"}
@@ -33,7 +34,7 @@ class Frame:
         rows: what the session's file holds.
     """
 
-    rows: pd.DataFrame
+    rows: "pd.DataFrame"
 
 
 def label_of_task() -> str | None:
@@ -117,7 +118,7 @@ def named(rows: object) -> str | None:
     return None if database is None else name_of(database)
 
 
-def read_database(allow_queries: bool, by_value: bool = False) -> pd.DataFrame | Frame | Path:
+def read_database(allow_queries: bool, by_value: bool = False) -> "pd.DataFrame | Frame | Path":
     """Read the database that the task names.
 
     Args:
@@ -168,7 +169,7 @@ def _frame(database: Database, allow_queries: bool) -> Frame:
     return Frame(found)
 
 
-def read(database: Database, allow_queries: bool, by_value: bool = False) -> pd.DataFrame | Path:
+def read(database: Database, allow_queries: bool, by_value: bool = False) -> "pd.DataFrame | Path":
     """Read a database of this node.
 
     Args:
@@ -210,6 +211,8 @@ def read(database: Database, allow_queries: bool, by_value: bool = False) -> pd.
         raise UserInputError("the database needs a query and the task has none; add one, for example with --query")
     if database.kind in QUERY_TYPES:
         return read_table(database)
+    from v6_federated.base import tables  # with pandas, which commands of operators do not wait for
+
     try:
         return tables.read(file, database.kind, "the table", sheet=database.sheet, by_value=by_value)
     except SafeError as error:

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from filelock import lock_descriptor, unlock_descriptor
-
 from v6_federated.base.errors import SafeError
 
 # NONBLOCK: a pipe that somebody has put there would keep this process waiting (Windows has neither)
@@ -164,6 +162,8 @@ def locked(descriptor: int) -> Iterator[None]:
     Raises:
         OSError: the file system has no locks.
     """
+    from filelock import lock_descriptor, unlock_descriptor  # slow to import
+
     lock_descriptor(descriptor, poll_interval=LOCK_SECONDS)
     try:
         yield

@@ -17,7 +17,8 @@ from v6_federated.base.text import shortened
 from v6_federated.data.columns import EMPTY, FURTHEST, Features, Marks, check_scale
 from v6_federated.data.columns import marked as marked_missing
 from v6_federated.data.reading import DECIMAL
-from v6_federated.data.steps import LARGE, LEAST_LOADING, STEPS, MissingIndicator, OneHot, Step, by_column, marked
+from v6_federated.data.step_columns import by_column, marked
+from v6_federated.data.steps import LARGE, LEAST_LOADING, STEPS, MissingIndicator, OneHot, Step
 from v6_federated.messages import codec, serialization, settings
 
 

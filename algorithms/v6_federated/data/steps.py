@@ -6,7 +6,7 @@ What is fitted is JSON, part of ``job.data.preprocess``, of the result and of th
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,10 +22,10 @@ from v6_federated.data.pca import SolverName
 from v6_federated.data.quantiles import Ask, quantile
 from v6_federated.data.reading import shortest
 from v6_federated.data.statistics import Covariance, Levels, Moments, Present
+from v6_federated.data.step_columns import are_levels, by_column, component, level, marked, missing
 from v6_federated.messages import codec
 from v6_federated.messages.settings import no_truth
 
-MOST_LEVELS = 10_000  # of a column
 MOST = 1e100  # the largest number that a fitted step may name; a table's end at 3.4e38
 LEAST_LOADING = 2.0**-100  # of a column on a component; a smaller one counts as 0
 WITHOUT_ROWS = ("onehot", "scale")  # steps that can follow from what operators have declared
@@ -235,7 +235,7 @@ class MissingIndicator(Step):
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         """Add the columns."""
         columns = marked(fitted)
-        index, new = features.index(columns), [f"missing({c})" for c in columns]
+        index, new = features.index(columns), [missing(c) for c in columns]
         if twice := [name for name in new if name in features.names]:
             raise SafeError(f"there is a column {', '.join(twice)} already; rename it, or leave missing_indicator out")
         X = features.X.astype(np.float64)
@@ -279,12 +279,11 @@ class OneHot(Step):
     @staticmethod
     def apply(fitted: Mapping[str, Any], features: Features) -> Features:
         """Replace the columns."""
-        levels = by_column(fitted, "levels", _are_levels)
+        levels = by_column(fitted, "levels", are_levels)
         features.index(list(levels))
-        missing = [c for c in levels if pd.isna(features.words[c]).any()]
-        if missing:
+        if empty := [c for c in levels if pd.isna(features.words[c]).any()]:
             raise UnfitColumns(
-                f"missing values in the column(s) {', '.join(missing)}",
+                f"missing values in the column(s) {', '.join(empty)}",
                 "onehot needs complete columns: add a step impute:most_frequent before it (--preprocess "
                 "impute:most_frequent), or impute:constant,value=WORD (in text, None, NA and null count as missing; "
                 "use another word if one of them is a level)",
@@ -293,8 +292,8 @@ class OneHot(Step):
         parts: list[Array] = []
         for i, name in enumerate(features.names):
             if name in levels:
-                names += [f"{name}={level}" for level in levels[name]]
-                parts += [features.words[name] == level for level in levels[name]]
+                names += [level(name, word) for word in levels[name]]
+                parts += [features.words[name] == word for word in levels[name]]
             else:
                 names.append(name)
                 parts.append(features.X[:, i])
@@ -385,55 +384,11 @@ class PCA(Step):
             raise SafeError("a step pca has more components than there are columns; run the job again from its start")
         components = np.where(np.abs(arrays["components"]) < LEAST_LOADING, 0, arrays["components"])
         Z = pca.project(features.X, mean, arrays["scale"], components)
-        return Features([f"pc{i + 1}" for i in range(Z.shape[1])], Z, {})
-
-
-def by_column(fitted: Any, part: str, fits: Callable[[Any], bool]) -> Mapping[str, Any]:
-    """Read what was fitted for each column. A task may contain anything, and numpy would compare a column with a list.
-
-    Args:
-        fitted: what was fitted.
-        part: the part to read.
-        fits: whether a value can belong to a column.
-
-    Returns:
-        The values by column.
-
-    Raises:
-        SafeError: the part is malformed.
-    """
-    found = fitted.get(part) if isinstance(fitted, Mapping) else None
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) and fits(v) for name, v in found.items()):
-        raise SafeError(f"the {part} of a fitted step are malformed; expected them as an earlier job has fitted them")
-    return found
-
-
-def marked(fitted: Any) -> list[str]:
-    """Read the columns whose missing values are marked. A task may contain anything.
-
-    Args:
-        fitted: what was fitted.
-
-    Returns:
-        Their names.
-
-    Raises:
-        SafeError: they are malformed.
-    """
-    found = fitted.get("columns") if isinstance(fitted, Mapping) else None
-    texts = isinstance(found, list) and len(found) <= MOST_LEVELS and all(isinstance(name, str) for name in found)
-    if not isinstance(found, list) or not texts or len(set(found)) < len(found):
-        raise SafeError("the columns of a fitted step are malformed; expected them as an earlier job has fitted them")
-    return found
+        return Features([component(i) for i in range(Z.shape[1])], Z, {})
 
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= MOST
-
-
-def _are_levels(value: Any) -> bool:  # many would take much memory
-    words = isinstance(value, list) and len(value) <= MOST_LEVELS and all(isinstance(level, str) for level in value)
-    return words and len(set(value)) == len(value)
 
 
 def _are_bounds(value: Any) -> bool:

@@ -16,6 +16,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Noisy = Annotated[float, Field(ge=-(2**53), le=2**53)]  # a count with noise
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOST_CROSSED = 1000  # classes whose rows an evaluation counts by true and predicted class
+MOST_NOISE = 0.05  # of an area under the curve: with more it says nothing
 
 
 def confusion_shape(classes: int) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from v6_federated.data.source import Rows
 from v6_federated.masks import exact
 from v6_federated.masks.exact import Exact
 from v6_federated.masks.summands import LOSSES, Additive, Count, Declared, Sum
-from v6_federated.messages.result import MOST_CROSSED, MOST_ROWS, confusion_shape
+from v6_federated.messages.result import MOST_CROSSED, MOST_NOISE, MOST_ROWS, confusion_shape
 from v6_federated.models import Model
 from v6_federated.models.alone import alone
 from v6_federated.models.linear import predicted
@@ -42,7 +42,6 @@ from v6_federated.rules.rounding import Rounding, rounded_loss, rounded_to, step
 MOST_LOSS = 1e100
 MOST_PREDICTED = 2.0**116  # its square is ``exact.MOST``, so that the sums of a hundred nodes are below 2^267
 LEAST_SPREAD = 2.0**-40  # of labels, as the share of their squares that is about their mean
-MOST_NOISE = 0.05  # of an area under the curve: with more it says nothing
 CHANCE = 0.25  # about by how much a share of pairs differs from chance
 NUMBERS = ("loss", "first", "second")
 # by the name of a model's outcome (empty: it has none): what nodes' evaluations add up, and what follows from it

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
 
 from v6_federated.base.arrays import Array
 from v6_federated.base.errors import SafeError
@@ -200,6 +199,8 @@ class Count(Outcome):
         return checked(self.losses(mu, y)), (mu - y) / self.mean
 
     def losses(self, predictions: Array, y: Array) -> Array:
+        from scipy import special  # slow to import
+
         deviance = 2 * (special.xlogy(y, y) - special.xlogy(y, predictions) - (y - predictions))
         return np.asarray(np.maximum(deviance, 0))  # rounding may bring it below 0
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,8 @@ from v6_federated.data.columns import Features
 from v6_federated.data.labels import plain
 from v6_federated.data.reading import dates, kinds, marks, read_features
 from v6_federated.messages.job import DataSpec
-from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
+from v6_federated.operator.command_line import FAILED, OK, Found, prints
+from v6_federated.operator.options import CheckSchemaOptions, NewSchemaOptions
 from v6_federated.operator.own_table import opened
 from v6_federated.rules import schema
 from v6_federated.rules.policy import Policy
@@ -27,29 +28,6 @@ ARRAYS = "y"  # name of the label if the data are arrays
 CODES = 10  # a column of numbers that has at most this many whole ones may hold codes
 MOST_SHOWN = 8  # names in one line
 MOST_BEYOND = 0.05  # of a column's values: if more are outside what is declared, the table does not fit
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewOptions:
-    """Options of ``schema new``."""
-
-    table: Annotated[
-        Path, Option("the hospital's table: csv, Excel, Parquet, npz, a folder of images", "TABLE", positional=True)
-    ]
-    label: Annotated[str | None, Option("the label's column (the last)", "COLUMN")] = None
-    regression: Annotated[bool, Option("the label is a number to predict, not a class")] = False
-    person: Annotated[
-        str | None, Option("the column that says which rows are of the same person; no feature", "COLUMN")
-    ] = None
-    out: Annotated[Path | None, Option("the file to write (without it, the draft is printed)", "FILE")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOptions:
-    """Options of ``schema check``."""
-
-    folder: Annotated[Path, Option("the hospital's own folder, or a schema.json", "FOLDER", positional=True)]
-    table: Annotated[Path | None, Option("compare it with this table of the hospital", "TABLE")] = None
 
 
 @dataclass
@@ -297,7 +275,8 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def new(options: NewOptions) -> Found:
+@prints
+def new(options: NewSchemaOptions) -> Found:
     """Draft a schema."""
     out = options.out / schema.NAME if options.out is not None and options.out.is_dir() else options.out
     if out is not None and out.exists():
@@ -309,7 +288,8 @@ def new(options: NewOptions) -> Found:
     return Found([*begin, *lines], {"file": None if out is None else str(out), **_numbers(made)})
 
 
-def check(options: CheckOptions) -> Found:
+@prints
+def check(options: CheckSchemaOptions) -> Found:
     """Show a schema, and compare it with a table."""
     file = options.folder / schema.NAME if options.folder.is_dir() else options.folder
     try:
@@ -435,19 +415,3 @@ def _title(made: Schema) -> str:
 
 def _numbers(made: Schema) -> Mapping[str, Any]:
     return {"columns": len(made.columns), "label": made.label, "digest": made.shared_digest}
-
-
-NEW = Command(
-    "new",
-    NewOptions,
-    prints(new),
-    help="Draft a schema from this hospital's own table, and say what to check in it by hand.",
-    example="schema new patients.csv --label ill --out schema.json",
-)
-CHECK = Command(
-    "check",
-    CheckOptions,
-    prints(check),
-    help="Check the schema in a hospital's folder, and compare it with the hospital's table.",
-    example="schema check hospitals/node-1 --table patients.csv",
-)

@@ -5,21 +5,21 @@ required. So a name, its type, its default and its help are written once, and co
 """
 
 import argparse
+import functools
 import json
 import math
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, Generic, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import NOTHING_COMPUTED
-from v6_federated.base.vantage6_api import DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError
 
 Record = TypeVar("Record")
 OK, FAILED, WRONG = 0, 1, 2  # exit statuses
-NODES = (DataError, NodePermissionException, PrivacyThresholdViolation, UserInputError)  # what a node would answer
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,35 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Command(Generic[Record]):
+class Command:
     """A command.
 
     Attributes:
         name: its name.
         options: the record of its options.
-        run: does the work and returns the exit status.
+        home: the function that does the work, as ``MODULE:FUNCTION``. It is imported when the command is run, so that
+            help and the refusal of a wrong request wait for no library.
         help: what it does, in one line.
         example: its words in an example.
     """
 
     name: str
-    options: type[Record]
-    run: Callable[[Record], int]
+    options: type
+    home: str
     help: str
     example: str
+
+    def run(self, options: Any) -> int:
+        """Do the work.
+
+        Args:
+            options: the record of options.
+
+        Returns:
+            The exit status.
+        """
+        work: Callable[[Any], int] = pkgutil.resolve_name(self.home)
+        return work(options)
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,7 @@ class Group:
     """
 
     name: str
-    commands: tuple[Command[Any], ...]
+    commands: tuple[Command, ...]
     help: str
 
 
@@ -93,7 +106,7 @@ class Found:
 
 
 def prints(work: Callable[[Record], Found]) -> Callable[[Record], int]:
-    """Make a command's ``run``: it prints what the work found, without characters that could command a terminal.
+    """Make the function of a command: it prints what the work found, without characters that could command a terminal.
 
     Args:
         work: does the work.
@@ -102,10 +115,11 @@ def prints(work: Callable[[Record], Found]) -> Callable[[Record], int]:
         The function. What a node would answer to a task becomes an error of the command.
     """
 
+    @functools.wraps(work)
     def run(options: Record) -> int:
         try:
             found = work(options)
-        except NODES as error:
+        except _answers() as error:
             raise SafeError(str(error).removesuffix(NOTHING_COMPUTED).strip()) from None
         for line in found.lines:
             print("".join(c for c in line if c.isprintable()))
@@ -113,6 +127,13 @@ def prints(work: Callable[[Record], Found]) -> Callable[[Record], int]:
         return found.status
 
     return run
+
+
+def _answers() -> tuple[type[Exception], ...]:
+    """What a node would answer to a task."""
+    from v6_federated.base import vantage6_api as api  # slow to import
+
+    return api.DataError, api.NodePermissionException, api.PrivacyThresholdViolation, api.UserInputError
 
 
 class Parser(argparse.ArgumentParser):
@@ -123,7 +144,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(WRONG, f"{self.prog}: {' '.join(message.split())}; see `{self.prog} --help`\n")
 
 
-def build(program: str, commands: Sequence[Command[Any] | Group], description: str) -> Parser:
+def build(program: str, commands: Sequence[Command | Group], description: str) -> Parser:
     """Build the parser of all commands.
 
     Args:
@@ -140,7 +161,7 @@ def build(program: str, commands: Sequence[Command[Any] | Group], description: s
     return parser
 
 
-def _add(parser: Parser, metavar: str, commands: Sequence[Command[Any] | Group], program: str) -> None:
+def _add(parser: Parser, metavar: str, commands: Sequence[Command | Group], program: str) -> None:
     actions = parser.add_subparsers(required=True, metavar=metavar, parser_class=Parser)
     for command in commands:
         example = (command.commands[0] if isinstance(command, Group) else command).example
@@ -158,7 +179,7 @@ def _add(parser: Parser, metavar: str, commands: Sequence[Command[Any] | Group],
             added.set_defaults(command=command)
 
 
-def parse(parser: Parser, arguments: Sequence[str] | None) -> tuple[Command[Any], Any]:
+def parse(parser: Parser, arguments: Sequence[str] | None) -> tuple[Command, Any]:
     """Read the words of the command line.
 
     Args:
@@ -172,7 +193,7 @@ def parse(parser: Parser, arguments: Sequence[str] | None) -> tuple[Command[Any]
         SystemExit: after ``--help``, or if options are wrong.
     """
     given = vars(parser.parse_args(arguments))
-    command: Command[Any] = given.pop("command")
+    command: Command = given.pop("command")
     return command, filled(command.options, given)
 
 

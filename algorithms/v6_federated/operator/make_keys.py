@@ -1,22 +1,12 @@
 """The hospital's identity key: operators make it once, and send its public half to each other."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from v6_federated.base.errors import SafeError
 from v6_federated.masks import keys
-from v6_federated.operator.command_line import Command, Found, Option, prints
-
-Folder = Annotated[Path, Option("the hospital's own folder", "FOLDER", positional=True)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeysOptions:
-    """Options of ``keys new`` and ``keys show``."""
-
-    folder: Folder
+from v6_federated.operator.command_line import Found, prints
+from v6_federated.operator.options import KeysOptions
 
 
 def existing(folder: Path) -> Path:
@@ -41,6 +31,7 @@ def existing(folder: Path) -> Path:
     return folder
 
 
+@prints
 def new(options: KeysOptions) -> Found:
     """Make the key."""
     public = keys.new_identity(existing(options.folder))
@@ -53,6 +44,7 @@ def new(options: KeysOptions) -> Found:
     return _with_public(options.folder, public, lines)
 
 
+@prints
 def show(options: KeysOptions) -> Found:
     """Show the public half of the key."""
     return _with_public(options.folder, keys.public_of(keys.identity(existing(options.folder))), [])
@@ -64,19 +56,3 @@ def _with_public(folder: Path, public: bytes, lines: list[str]) -> Found:
         [*lines, "the public half, which you send to the other hospitals:", f"  {key}"],
         {"folder": str(folder), "key": key},
     )
-
-
-NEW = Command(
-    "new",
-    KeysOptions,
-    prints(new),
-    help="Make this hospital's identity key, and print the half that others may know.",
-    example="keys new hospitals/node-1",
-)
-SHOW = Command(
-    "show",
-    KeysOptions,
-    prints(show),
-    help="Print the half of this hospital's identity key that others may know.",
-    example="keys show hospitals/node-1",
-)

@@ -1,22 +1,15 @@
 """``results``: how the last models of jobs do on this hospital's own held-out rows, from the hospital's folder."""
 
-from dataclasses import dataclass
-
 from v6_federated.gate import own_results
-from v6_federated.operator.command_line import Command, Found, prints
-from v6_federated.operator.make_keys import Folder, existing
+from v6_federated.operator.command_line import Found, prints
+from v6_federated.operator.make_keys import existing
+from v6_federated.operator.options import ResultsOptions
 from v6_federated.operator.show_audit import minute, unused
 
 SHOWN = ("evaluated", "accuracy", "auc", "brier", "r2", "rmse", "mae", "c_index", "loss")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResultsOptions:
-    """Options of ``results``."""
-
-    folder: Folder
-
-
+@prints
 def run(options: ResultsOptions) -> Found:
     """Show a line for each job, and where its page is."""
     folder = existing(options.folder)
@@ -30,12 +23,3 @@ def run(options: ResultsOptions) -> Found:
     rows = [{name: result.get(name) for name in ("job", "method", "time", *SHOWN)} for result in found]
     none = ["no job has evaluated a last model on rows that this hospital holds out", *unused(folder)]
     return Found(lines or none, {"results": rows})
-
-
-COMMAND = Command(
-    "results",
-    ResultsOptions,
-    prints(run),
-    help="Show how the last model of each job does on this hospital's own held-out rows.",
-    example="results hospitals/node-1",
-)

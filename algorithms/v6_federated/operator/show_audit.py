@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.logs import one_line
 from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.operator import spent
-from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
+from v6_federated.operator.command_line import FAILED, OK, Found, prints
+from v6_federated.operator.options import AuditOptions
 from v6_federated.rules import audit, stopped
 from v6_federated.rules.audit import Entry
 from v6_federated.rules.stopped import Stopped
@@ -297,20 +298,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" ... {names[-1]} ({len(names)} in all)" if len(names) > 3 else "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditOptions:
-    """Options of ``audit``."""
-
-    file: Annotated[Path, Option("a hospital's folder, its audit.jsonl, or a task's output", "FILE", positional=True)]
-    job: Annotated[str | None, Option("show every answer of the job whose key begins so", "KEY")] = None
-    epsilon: Annotated[
-        float | None, Option("the node's privacy budget (V6_FEDERATED_EPSILON of the environment)", "E")
-    ] = None
-    delta: Annotated[
-        float | None, Option("delta of the budget (V6_FEDERATED_DELTA of the environment, or 1e-5)", "D")
-    ] = None
-
-
+@prints
 def run(options: AuditOptions) -> Found:
     """Show the log, and the ledger that lies in the same folder."""
     lines, ledger = spent.shown(options.file, options.epsilon, options.delta, options.job)
@@ -319,12 +307,3 @@ def run(options: AuditOptions) -> Found:
     # a budget of which nothing has been used has no log yet
     log, numbers = shown(options.file, options.job) if (options.file / audit.NAME).exists() else ([], {})
     return Found([*log, *lines], {**numbers, "ledger": ledger}, FAILED if "error" in ledger else OK)
-
-
-COMMAND = Command(
-    "audit",
-    AuditOptions,
-    prints(run),
-    help="Show what left a node, by job, what was refused, and what a privacy budget has been spent on.",
-    example="audit hospitals/node-1",
-)

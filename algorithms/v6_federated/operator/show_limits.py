@@ -4,12 +4,12 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from v6_federated.base.errors import SafeError
-from v6_federated.operator.command_line import Command, Found, Option, prints
+from v6_federated.operator.command_line import Found, prints
+from v6_federated.operator.options import LimitsOptions
 from v6_federated.rules.limits import LIMITS, PREFIX, PROFILES
 from v6_federated.rules.policy import Policy
 
@@ -65,16 +65,7 @@ READ_ONLY = ("csv", "excel", "folder", "parquet")  # types for which vantage6 kn
 PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitsOptions:
-    """Options of ``limits``."""
-
-    file: Annotated[
-        Path | None, Option("the node's configuration; without it, the environment's limits", "FILE", positional=True)
-    ] = None
-    profile: Annotated[str | None, Option(f"show the limits of a profile: {', '.join(PROFILES)}", "PROFILE")] = None
-
-
+@prints
 def run(options: LimitsOptions) -> Found:
     """Show every limit, with its value and what it does."""
     if options.file is not None and options.profile is not None:
@@ -226,12 +217,3 @@ def _expected(name: object, known: tuple[str, ...]) -> str:
     """The known name that is nearest to a misspelt one, or all of them."""
     near = difflib.get_close_matches(str(name).lower(), known, n=1)
     return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
-
-
-COMMAND = Command(
-    "limits",
-    LimitsOptions,
-    prints(run),
-    help="Show a node's limits: those of its configuration, of a profile, or of the environment.",
-    example="limits --profile careful",
-)

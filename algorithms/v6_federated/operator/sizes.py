@@ -2,26 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.central.tolerance import OF_BLOCKS
 from v6_federated.masks.notation import MOST_HOSPITALS
-from v6_federated.operator.command_line import Command, Found, Option, prints
+from v6_federated.operator.command_line import Found, prints
+from v6_federated.operator.options import SizesOptions
 
 SIZES = (3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizesOptions:
-    """Options of ``study sizes``."""
-
-    hospitals: Annotated[int, Option("number of hospitals", "K")]
-    misses: Annotated[float, Option("share of rounds in which a hospital does not answer ({default})", "SHARE")] = 0.03
-    rounds: Annotated[int, Option("rounds of a job ({default})", "N")] = 20
-
-
+@prints
 def sizes(options: SizesOptions) -> Found:
     """Compare sizes of blocks."""
     if not 3 <= options.hospitals <= MOST_HOSPITALS * MOST_HOSPITALS:
@@ -90,12 +82,3 @@ def enough(whole: Sequence[float], least: int) -> float:
     for p in whole:
         of_number = [(1 - p) * a + p * b for a, b in zip([*of_number, 0.0], [0.0, *of_number], strict=True)]
     return min(sum(of_number[least:]), 1.0)
-
-
-COMMAND = Command(
-    "sizes",
-    SizesOptions,
-    prints(sizes),
-    help="Compare sizes of blocks: how often one is whole, and how many jobs reach their last round.",
-    example="study sizes --hospitals 50 --misses 0.03 --rounds 20",
-)

@@ -1,14 +1,14 @@
 """``stop``: refuse a job at this node from now on, whatever the server sends."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 from v6_federated.base.errors import SafeError
 from v6_federated.messages.job import KEY
-from v6_federated.operator.command_line import Command, Found, Option, prints
-from v6_federated.operator.make_keys import Folder, existing
+from v6_federated.operator.command_line import Found, prints
+from v6_federated.operator.make_keys import existing
+from v6_federated.operator.options import StopOptions
 from v6_federated.operator.show_audit import minute, unused
 from v6_federated.rules import audit
 from v6_federated.rules.stopped import Stopped
@@ -16,20 +16,7 @@ from v6_federated.rules.stopped import Stopped
 LEFT = "what has left before is not undone; `v6-federated audit` shows it"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StopOptions:
-    """Options of ``stop``."""
-
-    folder: Folder
-    jobs: Annotated[
-        tuple[str, ...],
-        Option("keys of jobs, as `audit` shows them, or their beginnings", "JOB", positional=True),
-    ] = ()
-    all: Annotated[bool, Option("all jobs, those that have not begun too")] = False
-    undo: Annotated[bool, Option("let these jobs (or with --all, all) go on")] = False
-    list: Annotated[bool, Option("only show what is stopped")] = False
-
-
+@prints
 def run(options: StopOptions) -> Found:
     """Change the list of stopped jobs, and show it."""
     folder = existing(options.folder)
@@ -96,12 +83,3 @@ def _shown(stopped: Stopped, methods: Mapping[str, str]) -> list[str]:
 
 def _numbers(stopped: Stopped) -> dict[str, object]:
     return {"stopped": dict(stopped.jobs), "all": stopped.all}
-
-
-COMMAND = Command(
-    "stop",
-    StopOptions,
-    prints(run),
-    help="Stop a job at this node: it refuses everything that the job asks from now on.",
-    example="stop hospitals/node-1 2f0c",
-)

@@ -1,10 +1,9 @@
 """The study: one operator writes it, all compare its code on a call, and each accepts it in the hospital's folder."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import open_regular, write_whole
@@ -13,8 +12,9 @@ from v6_federated.base.vantage6_api import NodePermissionException
 from v6_federated.masks import keys
 from v6_federated.masks import study as pinned
 from v6_federated.masks.study import Hospital, Study
-from v6_federated.operator.command_line import FAILED, OK, Command, Found, Option, prints
-from v6_federated.operator.make_keys import Folder, existing
+from v6_federated.operator.command_line import FAILED, OK, Found, prints
+from v6_federated.operator.make_keys import existing
+from v6_federated.operator.options import AcceptStudyOptions, CheckStudyOptions, NewStudyOptions
 from v6_federated.rules import schema
 from v6_federated.rules.policy import Policy
 from v6_federated.rules.schema import Schema
@@ -27,55 +27,8 @@ TRUSTING = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewOptions:
-    """Options of ``study new``."""
-
-    file: Annotated[Path, Option("the file to write, which all hospitals get", "FILE", positional=True)]
-    name: Annotated[str, Option("name of the study")]
-    hospitals: Annotated[
-        tuple[str, ...], Option("a hospital and its public key; given once for each", "NAME=KEY", flag="--hospital")
-    ]
-    block_size: Annotated[
-        int | None, Option("make blocks of at least this many hospitals, in the given order (one block of all)", "B")
-    ] = None
-    blocks: Annotated[
-        tuple[str, ...], Option("the hospitals of a block; given once for each block", "A,B,C", flag="--block")
-    ] = ()
-    colluders: Annotated[
-        int, Option("hospitals of a block that may work together with the server ({default})", "N")
-    ] = 1
-    hospitals_a_person: Annotated[
-        int, Option("at how many hospitals a person may have rows ({default}); noise of a budget grows with it", "N")
-    ] = 1
-    schema: Annotated[Path | None, Option("the schema.json that all hospitals share", "FILE")] = None
-    hospital_totals: Annotated[
-        str | None,
-        Option(
-            "required: told, if sums may tell totals of single hospitals, or hidden, if only sums over rows are "
-            "answered",
-            "told|hidden",
-        ),
-    ] = None
-    version: Annotated[int, Option("number of the version ({default}); each one is higher than the last", "N")] = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOptions:
-    """Options of ``study check``."""
-
-    folder: Folder
-
-
-@dataclass(frozen=True, kw_only=True)
-class AcceptOptions:
-    """Options of ``study accept``."""
-
-    folder: Folder
-    code: Annotated[str, Option("the code, as it was read aloud on the call")]
-
-
-def new(options: NewOptions) -> Found:
+@prints
+def new(options: NewStudyOptions) -> Found:
     """Write a study."""
     hospitals: dict[str, Hospital] = {}
     for text in options.hospitals:
@@ -116,7 +69,8 @@ def new(options: NewOptions) -> Found:
     )
 
 
-def check(options: CheckOptions) -> Found:
+@prints
+def check(options: CheckStudyOptions) -> Found:
     """Show the study in a hospital's folder, its code, and what keeps it from being accepted."""
     folder = existing(options.folder)
     study = _read(folder)
@@ -147,7 +101,8 @@ def check(options: CheckOptions) -> Found:
     )
 
 
-def accept(options: AcceptOptions) -> Found:
+@prints
+def accept(options: AcceptStudyOptions) -> Found:
     """Accept the study in a hospital's folder, if its code is the one that was read aloud."""
     folder = existing(options.folder)
     study = _read(folder)
@@ -332,29 +287,3 @@ def _numbers(study: Study) -> dict[str, Any]:
         "hospital_totals": study.hospital_totals,
         "hospitals_a_person": study.hospitals_a_person,
     }
-
-
-NEW = Command(
-    "new",
-    NewOptions,
-    prints(new),
-    help="Write a study: which hospitals take part, with which keys, in which blocks.",
-    example=(
-        "study new study.json --name sepsis --hospital-totals hidden --hospital A=KEY --hospital B=KEY "
-        "--hospital C=KEY --hospital D=KEY"
-    ),
-)
-CHECK = Command(
-    "check",
-    CheckOptions,
-    prints(check),
-    help="Show the study in a hospital's folder, its code to be read aloud, and whether it is accepted.",
-    example="study check hospitals/node-1",
-)
-ACCEPT = Command(
-    "accept",
-    AcceptOptions,
-    prints(accept),
-    help="Accept the study in a hospital's folder, if its code is the one that was read aloud.",
-    example="study accept hospitals/node-1 --code ABCD-EFGH-IJKL-MNOP-QRST-UVWX-YZ23-4567",
-)

@@ -1,6 +1,5 @@
 """``compare --test``: every method on every fold of repeated cross-validations, and which of them is better."""
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,15 +18,6 @@ from v6_workbench.simulation.studies import StudyPlan
 
 if TYPE_CHECKING:
     from v6_workbench.simulation.model_comparison import Scores
-
-
-def read_iterations(text: str) -> int:
-    """Read the value of ``--test``."""
-    try:
-        return int(text)
-    except ValueError:
-        problem = f"{text!r} is not a number of cross-validations; write --test I after the methods"
-        raise argparse.ArgumentTypeError(problem) from None
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def settings_of(options: JobOptions) -> dict[str, Any]:
     Raises:
         SafeError: an option is wrong by itself.
     """
-    check_target(options.target)
+    values.check_target(options.target)
     if options.stop_at_target and options.target is None:
         raise SafeError("--stop-at-target needs an accuracy to stop at; add for example --target 0.97")
     found: dict[str, Any] = {"rounds": registry.ROUNDS if options.rounds is None else options.rounds}
@@ -127,12 +127,6 @@ def excluded_of(options: ColumnOptions) -> list[str] | None:
     if options.features is not None:
         raise SafeError("--exclude cannot be used with --features; remove those columns from --features instead")
     return values.names(options.exclude, "--exclude")
-
-
-def check_target(target: float | None) -> None:
-    """Raise SafeError if a target is not an accuracy."""
-    if target is not None and not 0 < target <= 1:
-        raise SafeError(f"--target {target:g} is out of range; expected an accuracy above 0 and up to 1, such as 0.97")
 
 
 def check_has_accuracy(method: str, checked: Common, target: float | None) -> None:

@@ -1,10 +1,14 @@
-"""Options that several commands share. Each command adds its own in its module."""
+"""The options of all commands. This module imports nothing slow, see ``Command``."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from v6_workbench.cli.records import DEFAULT_BLOCKS, Option, read_block, read_id, read_seed
+from v6_federated.rules.limits import DEFAULT
+from v6_workbench.cli.records import DEFAULT_BLOCKS, Option, read_block, read_id, read_iterations, read_seed
+
+BY = ("accuracy", "auc", "loss", "r2", "c_index")
+PICTURE = "plan.png"
 
 Method = Annotated[str, Option("name of a method, for example fedavg", "METHOD", positional=True)]
 ResultFolder = Annotated[Path | None, Option("folder for result.json and its pictures", "DIR")]
@@ -156,3 +160,230 @@ class ExperimentOptions(DealOptions, JobOptions):
     hospital_folder: Annotated[
         Path | None, Option("folder in which each node keeps its audit log and counters, as node-K", "DIR")
     ] = None
+
+
+# ---- what each command takes
+
+NetworkName = Annotated[str, Option("name of the network ({default})")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """Options of ``demo``."""
+
+    out: Annotated[Path, Option("folder for the files ({default})", "DIR")] = Path("runs/demo")
+    seed: Annotated[int, Option("seed of every random choice ({default})", read=read_seed)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ExperimentOptions):
+    """Options of ``run``."""
+
+    method: Method
+    out: ResultFolder = None
+    page: PageFile = None
+    resume: Annotated[Path | None, Option("resume an earlier result.json, up to --rounds in total", "RESULT")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(ExperimentOptions):
+    """Options of ``compare``."""
+
+    methods: Annotated[
+        tuple[str, ...],
+        Option(
+            "a method with settings of its own; centralized:METHOD[:...] trains it on the pooled rows, "
+            "alone:METHOD[:...] at each node on its own rows only",
+            "METHOD[:key=value,...]",
+            positional=True,
+        ),
+    ]
+    out: Annotated[Path | None, Option("folder for comparison.png and a folder for each result", "DIR")] = None
+    test: Annotated[
+        int | None,
+        Option(
+            "cross-validate I times (1), and test which method is better; with --out: test.json, posteriors.png, and "
+            "folds.json, from which the same command goes on",
+            "I",
+            read=read_iterations,
+            bare=1,
+        ),
+    ] = None
+    folds: Annotated[int | None, Option("folds of the cross-validation (5)", "K")] = None
+    rope: Annotated[
+        float | None,
+        Option("difference in accuracy, or R squared, up to which methods are practically equivalent (0.01)", "D"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(ExperimentOptions):
+    """Options of ``tune``."""
+
+    method: Method
+    grid: Annotated[
+        tuple[str, ...],
+        Option("values to try: lr=0.01,0.1,1, or with --random a range: lr=0.001..1; can be given again", "KEY=VALUES"),
+    ] = ()
+    random: Annotated[int | None, Option("try N combinations, drawn at random, in place of all", "N")] = None
+    folds: Annotated[
+        int | None, Option("choose by a cross-validation of the training rows (one share of them, as --holdout)", "K")
+    ] = None
+    by: Annotated[
+        str | None, Option(f"choose by {', '.join(BY)} (accuracy; r2 of numbers, c_index of times)", "MEASURE")
+    ] = None
+    out: ResultFolder = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsOptions:
+    """Options of ``settings``."""
+
+    method: Method
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Options of ``report``."""
+
+    results: Annotated[
+        tuple[Path, ...], Option("a result.json, or the folder that it is in", "RESULT", positional=True)
+    ]
+    target: Target = None
+    out: Annotated[Path | None, Option("folder for the pictures", "DIR")] = None
+    format: Annotated[str, Option("format of the pictures: png, svg or pdf ({default})", "FORMAT")] = "png"
+    html: Annotated[Path | None, Option("file for a page with everything in it", "FILE")] = None
+    csv: Annotated[Path | None, Option("folder for the tables as CSV", "DIR")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Options of ``export``."""
+
+    result: Annotated[Path, Option("a result.json, or the folder that it is in", "RESULT", positional=True)]
+    to: Annotated[Path, Option("model.npz, .safetensors or .pt; for trees also model.txt, LightGBM's format", "FILE")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Options of ``predict``."""
+
+    model: Annotated[
+        Path, Option("a result.json, its folder, or an exported model", "MODEL_OR_RESULT", positional=True)
+    ]
+    data: Annotated[str, Option("rows with the features' columns: .csv, .xlsx, ... or .npz", "D")]
+    out: Annotated[Path, Option("file for the predictions, a .csv", "FILE")]
+    keep: Annotated[
+        str | None, Option("columns of the rows to copy to the predictions, for example an identifier", "A,B")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Options of ``privacy plan``."""
+
+    epsilon: Annotated[float, Option("what the job may cost each hospital", "E")]
+    rows: Annotated[int, Option("rows of all hospitals together", "N")]
+    hospitals: Annotated[int, Option("number of hospitals", "K")]
+    rounds: Annotated[int, Option("rounds of the job", "R")]
+    delta: Annotated[float, Option("delta of the budget, below 1 / rows of a hospital ({default})", "D")] = 1e-5
+    sampling: Annotated[float, Option("probability of a row to take part in a step ({default}: all rows)", "Q")] = 1.0
+    epochs: Annotated[int, Option("passes over the rows in a round ({default})", "E")] = 1
+    steps_per_epoch: Annotated[
+        int | None, Option("steps of an epoch (1 / sampling; 1: one step a round, whose noise a study shares)", "N")
+    ] = None
+    evaluate_every: Annotated[int, Option("rounds from one evaluation to the next ({default})", "N")] = 1
+    clip: Annotated[float, Option("largest norm of a row's gradient ({default})", "C")] = 1.0
+    parameters: Annotated[
+        int, Option("parameters of the model ({default}: a logistic regression on 30 columns)", "P")
+    ] = 31
+    classes: Annotated[int, Option("classes of the label ({default})", "C")] = 2
+    holdout: Annotated[float, Option("share of rows that are held out ({default})", "SHARE")] = 0.2
+    block: Annotated[int | None, Option("hospitals of a block of the study (as run --study deals them)", "N")] = None
+    hospitals_a_person: Annotated[
+        int, Option("at how many hospitals the study lets a person have rows ({default})", "N")
+    ] = 1
+    out: Annotated[Path | None, Option(f"folder for a picture, {PICTURE}", "DIR")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions(ServerOptions, JobOptions):
+    """Options of ``submit``."""
+
+    method: Method
+    out: ResultFolder = None
+    page: PageFile = None
+    resume: Annotated[
+        str | None,
+        Option("resume an earlier result.json, or a task by its id, up to --rounds in total", "RESULT|TASK"),
+    ] = None
+    repeats: Annotated[int | None, Option("refused, as hospitals hold out the same rows in every job", "R")] = None
+    image: Annotated[str | None, Option("the method's image (v6-METHOD)")] = None
+    organization: Annotated[int | None, Option("where central runs (the first organization)", "ID")] = None
+    database: Annotated[str | None, Option("label of the nodes' database (default)", "LABEL")] = None
+    query: Annotated[str | None, Option("query for an SQL or SPARQL database, if the nodes allow queries", "SQL")] = (
+        None
+    )
+
+    @property
+    def resumed_task(self) -> int | None:
+        """The task to resume, if ``resume`` is the id of one."""
+        return int(self.resume) if self.resume is not None and self.resume.isdecimal() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TasksOptions(ServerOptions):
+    """Options of ``tasks``."""
+
+    last: Annotated[int, Option("how many tasks to list ({default})", "N")] = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(ServerOptions):
+    """Options of ``status`` and ``cancel``."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(TaskOptions):
+    """Options of ``watch``."""
+
+    out: ResultFolder = None
+    target: Target = None
+    page: PageFile = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchOptions(TaskOptions):
+    """Options of ``fetch``."""
+
+    out: Annotated[Path, Option("folder for result.json and its pictures", "DIR")]
+    target: Target = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """Options of ``check``."""
+
+    method: Annotated[str, Option("a method's name, its import package, or its test file", "METHOD", positional=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """Options of ``network status`` and ``network down``."""
+
+    name: NetworkName = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions(DealOptions, ColumnOptions):
+    """Options of ``network up``."""
+
+    name: NetworkName = "default"
+    nodes: Annotated[int | None, Option("number of nodes (3, or as many as column:NAME names)", "K")] = None
+    port: Annotated[int | None, Option("the server's port (a free one)")] = None
+    profile: Annotated[
+        str, Option("limits of the nodes: trusting, as on mock nodes, or careful ({default})", "PROFILE")
+    ] = DEFAULT
+    encrypted: Annotated[bool, Option("make the collaboration encrypted")] = False

@@ -16,6 +16,7 @@ __all__ = [
     "parse",
     "read_block",
     "read_id",
+    "read_iterations",
     "read_seed",
 ]
 DEFAULT_BLOCKS = 0  # size of the blocks of a study, where none is named
@@ -46,3 +47,12 @@ def read_block(text: str) -> int:
             f"{text!r} is not the size of a block; expected a whole number from 2, or --study after the methods"
         )
     return int(text)
+
+
+def read_iterations(text: str) -> int:
+    """Read the value of ``--test``."""
+    try:
+        return int(text)
+    except ValueError:
+        problem = f"{text!r} is not a number of cross-validations; write --test I after the methods"
+        raise argparse.ArgumentTypeError(problem) from None

@@ -86,3 +86,9 @@ def names(text: str, option: str) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
         raise SafeError(f"{option} {text or repr(text)} is not a list of names; expected a,b,c or a JSON list of names")
     return found
+
+
+def check_target(target: float | None) -> None:
+    """Raise SafeError if a target is not an accuracy."""
+    if target is not None and not 0 < target <= 1:
+        raise SafeError(f"--target {target:g} is out of range; expected an accuracy above 0 and up to 1, such as 0.97")

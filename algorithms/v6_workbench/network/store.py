@@ -18,8 +18,9 @@ from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
 from v6_federated.base.version import __version__
 from v6_federated.messages.common import OF_NOISE, Common
-from v6_federated.messages.relations import Needs, Relation, declared
+from v6_federated.messages.relations import Needs, Relation, declared, words
 from v6_workbench.network.project import FIVE, FOUR, RELEASES, Release, source_url
+from v6_workbench.network.stored import needs_single
 from v6_workbench.registry import central_of, folder_of, names, package_of, unused_by
 
 MEANINGS = {  # settings whose values a user interface can offer
@@ -60,7 +61,6 @@ CALLED = {  # as a clinician would say it; others are called as they are written
     "delta": "privacy budget delta",
 }
 SECURE = ("masked", "pinned")  # values of aggregation with which central learns sums only
-ONLY_PLAIN = "Secure aggregation is not possible"
 WRITES = "Write the entries of the named methods, or of all."
 TYPES = {bool: "boolean", int: "integer", float: "float", str: "string"}
 LINES = {  # vantage6's user interface draws columns, see ``v6_federated.central.charts``
@@ -186,18 +186,6 @@ EXTRACT = {
 }
 
 
-def needs_single(reason: str) -> str:
-    """Say that a method cannot run with secure aggregation.
-
-    Args:
-        reason: why, as the method declares it.
-
-    Returns:
-        A sentence.
-    """
-    return f"{ONLY_PLAIN}: {reason}. The nodes' operators must set V6_FEDERATED_AGGREGATION=plain."
-
-
 def path(method: str, release: Release = FOUR) -> Path:
     """Return the file of a method's entry, in the folder of its code. Raises SafeError."""
     return folder_of(method) / release.store
@@ -227,8 +215,9 @@ def _ordered(central: Any) -> list[str]:
 def _argument(name: str, central: Any) -> dict[str, Any]:
     fields = central.settings.model_fields
     field = fields[name]
+    said = "; ".join(filter(None, [field.description or name, words(central.settings, name)]))
     called = CALLED.get(name, name.replace("_", " "))
-    argument = {"name": name, "display_name": called[0].upper() + called[1:], "description": field.description or name}
+    argument: dict[str, Any] = {"name": name, "display_name": called[0].upper() + called[1:], "description": said}
     options = _options(field.annotation)
     argument["type"] = MEANINGS.get(name) or _type(options)
     if allowed := [value for option in options if get_origin(option) is Literal for value in get_args(option)]:

@@ -11,11 +11,12 @@ import numpy as np
 from v6_federated.base.errors import SafeError
 from v6_federated.base.vantage6_api import DataError
 from v6_federated.data.opening import load_npz
+from v6_federated.data.step_columns import names_after
 from v6_federated.messages import codec
 from v6_federated.models import BUILT_IN
 from v6_federated.models.linear import LinearModel
 from v6_federated.models.perceptron import Perceptron
-from v6_workbench.reporting.trained import names_after, parts_of
+from v6_workbench.reporting.trained import parts_of
 
 AFFINE = ("standardize", "scale", "pca")
 
@@ -145,7 +146,7 @@ def about(result: Mapping[str, Any]) -> dict[str, str]:
         "method": result["method"],
         "classes": json.dumps(data.classes),
         "features": json.dumps(data.features),
-        "inputs": json.dumps(names_after(steps, data.features or [], data.categories or [])),
+        "inputs": json.dumps(names_after(steps, data.features or [])),
         "label": json.dumps(data.label),
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
-from v6_federated.models import metrics
+from v6_federated.messages.result import MOST_NOISE
 
 Result = Mapping[str, Any]  # JSON, as a method returns it
 Interval = list[float]  # [lower, upper], as in JSON
@@ -20,7 +20,6 @@ MEANING = (
     "95% intervals: for new rows of these hospitals, with this model and this split; another seed, split or hospital "
     "varies more"
 )
-NOISY_AREA = metrics.MOST_NOISE  # of an AUC with noise: with more, nodes' answers give none
 CHOOSING = ("early_stopping", "target")  # settings by which held-out rows choose the round whose model is the result
 FEW = 30  # rows of a class below which DeLong's variance is too uncertain itself
 # Rounding moves a sum of bands by as many rows as the diagonal of the confusion matrix, and the AUC is a mean over many
@@ -71,7 +70,7 @@ def auc_interval(result: Result) -> Interval | None:
         variance = None if min(n0, n1) < FEW else final.get("auc_variance")
         interval = on_logit_scale(auc, hanley_mcneil(auc, n0, n1) if variance is None else variance)
     if noisy(result):
-        return _wider(interval, auc, NOISY_AREA)
+        return _wider(interval, auc, MOST_NOISE)
     return _wider(interval, auc, rounding_of_auc(result))
 
 

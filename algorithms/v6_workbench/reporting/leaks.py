@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from v6_federated.data.step_columns import names_after
 from v6_federated.messages import codec
 from v6_federated.models.linear import LinearModel
 from v6_workbench.reporting.summary import MEASURES, most_frequent
-from v6_workbench.reporting.trained import model_of, names_after
+from v6_workbench.reporting.trained import model_of
 
 ENOUGH = 50  # held-out rows: fewer may all be right by chance
 PERFECT = 0.9999  # R squared
@@ -66,7 +67,7 @@ def _used(result: Mapping[str, Any]) -> tuple[dict[str, float], str]:
         gains = {row["feature"]: row["gain"] for row in result["feature_importance"]}
         of = _columns_of([*gains], columns)
         return {column: sum(gains[name] for name in own) for column, own in of.items()}, "gains"
-    names = names_after(result["data"]["preprocess"], columns, result["data"].get("categories") or [])
+    names = names_after(result["data"]["preprocess"], columns)
     model = model_of(result) if "weights" in result["weights"].get("shapes", {}) else None
     if not names or not isinstance(model, LinearModel):
         return {}, "coefficients"

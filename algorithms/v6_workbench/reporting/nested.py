@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import special
-
 from v6_workbench.reporting.intervals import noisy
 from v6_workbench.reporting.levels import levels_of
 from v6_workbench.reporting.summary import Result
@@ -149,6 +147,8 @@ def _steps(result: Result) -> list[Any]:
 
 
 def _tested(of_smaller: str, smaller: Result, of_larger: str, larger: Result) -> Comparison:
+    from scipy import special  # slow to import
+
     df = len(larger["coefficients"]) - len(smaller["coefficients"])
     if "log_likelihood" in larger:
         statistic = 2 * (larger["log_likelihood"] - smaller["log_likelihood"])

@@ -1,13 +1,12 @@
 """The model of a result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from v6_federated import models
 from v6_federated.base.errors import SafeError
-from v6_federated.data import preprocessing
 from v6_federated.messages import codec
 from v6_federated.messages.job import DataSpec
 from v6_workbench import registry
@@ -39,20 +38,6 @@ def parts_of(result: Mapping[str, Any]) -> tuple[DataSpec, Any, dict[str, np.nda
             f"the result has no model ({type(error).__name__} {error}); expected a result.json that `v6-federated run "
             "--out DIR` wrote"
         ) from None
-
-
-def names_after(steps: Sequence[Mapping[str, Any]], names: Sequence[str], categories: Sequence[str]) -> list[str]:
-    """Return the columns that a model gets.
-
-    Args:
-        steps: fitted steps.
-        names: columns of the table; empty if the data are arrays.
-        categories: those that hold words.
-
-    Returns:
-        The columns after the steps; empty if the data are arrays.
-    """
-    return [] if not names else list(preprocessing.apply(preprocessing.layout(names, categories), steps).names)
 
 
 def model_of(result: Mapping[str, Any]) -> Any:

@@ -18,10 +18,10 @@ from v6_workbench.simulation.experiments import Experiment
 IMPORTS = """
 import sys
 from v6_workbench.cli.main import main
-assert not {'numpy', 'pandas', 'rich', 'v6_federated'} & set(sys.modules)
+assert not {'numpy', 'pandas', 'rich', 'argparse', 'v6_workbench.cli.parser'} & set(sys.modules)
 class CtrlC:
     def find_spec(self, name, path=None, target=None):
-        if name == 'v6_federated':
+        if name == 'v6_workbench.cli.parser':
             raise KeyboardInterrupt
 sys.meta_path.insert(0, CtrlC())
 sys.exit(main(['demo']))

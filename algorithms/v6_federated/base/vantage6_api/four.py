@@ -1,21 +1,22 @@
 """What is particular to vantage6 4.15: its decorators, the call that creates a task, a container's environment.
 
-``five`` has the same names for vantage6 5, and ``vantage6_api`` chooses.
+``five`` has the same names for vantage6 5, and ``vantage6_api`` chooses. vantage6's decorators and pandas are slow to
+import, and commands of operators need neither.
 """
 
 import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-from vantage6.algorithm.tools import decorators
 from vantage6.algorithm.tools.exceptions import UserInputError
 from vantage6.common.task_status import has_task_finished as has_task_finished  # mypy then knows that it is offered
 
-from v6_federated.base.vantage6_api import queries
 from v6_federated.base.vantage6_api.described import Database
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Task = Callable[..., Any]
 
@@ -40,6 +41,8 @@ def central_task(call: Task) -> Any:
     Returns:
         The task.
     """
+    from vantage6.algorithm.tools import decorators
+
     return decorators.algorithm_client(call)
 
 
@@ -52,6 +55,8 @@ def node_task(call: Task) -> Task:
     Returns:
         The task. vantage6's mock client gives it a list with the rows as ``mock_data``.
     """
+    from vantage6.algorithm.tools import decorators
+
     task: Any = decorators.algorithm_client(call)
     task.wrapped_in_data_decorator = True  # only then does the mock client pass mock_data
     made: Task = task
@@ -82,7 +87,7 @@ def create(client: Any, input_: dict[str, Any], organizations: list[int], name: 
     return task
 
 
-def mock_client(package: str, tables: Mapping[int, pd.DataFrame]) -> Any:
+def mock_client(package: str, tables: "Mapping[int, pd.DataFrame]") -> Any:
     """vantage6's own mock network, to show that methods compute the same there.
 
     Args:
@@ -137,7 +142,7 @@ def database_of_task() -> Database | None:
     )
 
 
-def read_table(database: Database) -> pd.DataFrame:
+def read_table(database: Database) -> "pd.DataFrame":
     """Run a query.
 
     Args:
@@ -150,6 +155,8 @@ def read_table(database: Database) -> pd.DataFrame:
         UserInputError: see ``queries.ask``.
         DataError: see ``queries.ask``.
     """
+    from v6_federated.base.vantage6_api import queries
+
     return queries.ask(database)
 
 

@@ -1,17 +1,7 @@
 """``v6-federated check``: the public checks that every method must pass."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
 from v6_workbench.cli import console
-from v6_workbench.cli.records import Command, Option
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOptions:
-    """Options of ``check``."""
-
-    method: Annotated[str, Option("a method's name, its import package, or its test file", "METHOD", positional=True)]
+from v6_workbench.cli.options import CheckOptions
 
 
 def run(options: CheckOptions) -> int:
@@ -25,12 +15,3 @@ def run(options: CheckOptions) -> int:
         print(outcome, flush=True)
     console.last_line({"method": options.method, "passed": not failed})
     return console.FAILED if failed else console.OK
-
-
-COMMAND = Command(
-    "check",
-    CheckOptions,
-    run,
-    help="Check that a method keeps the rules of the project: laws, faults, limits, resumption, bytes.",
-    example="check fedavg",
-)

@@ -1,50 +1,17 @@
 """``v6-federated compare``: several methods or settings on the same rows."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, cross_validation, entries, job, repeating, results, show, study
 from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_evaluated, check_holdout, experiment_of
-from v6_workbench.cli.options import ExperimentOptions
-from v6_workbench.cli.records import Command, Option
+from v6_workbench.cli.options import CompareOptions
 from v6_workbench.reporting import diagnostics, summary
 from v6_workbench.simulation import overview
 from v6_workbench.simulation.experiments import Experiment
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions(ExperimentOptions):
-    """Options of ``compare``."""
-
-    methods: Annotated[
-        tuple[str, ...],
-        Option(
-            "a method with settings of its own; centralized:METHOD[:...] trains it on the pooled rows, "
-            "alone:METHOD[:...] at each node on its own rows only",
-            "METHOD[:key=value,...]",
-            positional=True,
-        ),
-    ]
-    out: Annotated[Path | None, Option("folder for comparison.png and a folder for each result", "DIR")] = None
-    test: Annotated[
-        int | None,
-        Option(
-            "cross-validate I times (1), and test which method is better; with --out: test.json, posteriors.png, and "
-            "folds.json, from which the same command goes on",
-            "I",
-            read=cross_validation.read_iterations,
-            bare=1,
-        ),
-    ] = None
-    folds: Annotated[int | None, Option("folds of the cross-validation (5)", "K")] = None
-    rope: Annotated[
-        float | None,
-        Option("difference in accuracy, or R squared, up to which methods are practically equivalent (0.01)", "D"),
-    ] = None
 
 
 def run(options: CompareOptions) -> int:
@@ -138,12 +105,3 @@ def _show(trained: dict[str, dict[str, Any]], options: CompareOptions) -> None:
     for warning in [*diagnostics.poor_ones(trained), *diagnostics.unconverged_ones(trained)]:
         console.say(warning)
     console.last_line({name: summary.summary(result, options.target) for name, result in trained.items()})
-
-
-COMMAND = Command(
-    "compare",
-    CompareOptions,
-    run,
-    help="Run several methods or settings on the same partition and seeds: one table, one picture.",
-    example="compare fedavg:epochs=5 scaffold:epochs=5 centralized:fedavg:epochs=5 --data digits --rounds 20 --out DIR",
-)

@@ -1,25 +1,15 @@
 """``v6-federated demo``: five mock hospitals."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from v6_workbench.cli import console, results, show
-from v6_workbench.cli.records import Command, Option, read_seed
+from v6_workbench.cli.options import DemoOptions
 from v6_workbench.reporting import summary
 from v6_workbench.simulation import datasets
 from v6_workbench.simulation.experiments import Experiment
 
 METHOD = "fedavg"
 SETTINGS: dict[str, Any] = {"rounds": 30, "model": "logreg", "lr": 0.1, "batch_size": 10, "preprocess": ["standardize"]}
-
-
-@dataclass(frozen=True, kw_only=True)
-class DemoOptions:
-    """Options of ``demo``."""
-
-    out: Annotated[Path, Option("folder for the files ({default})", "DIR")] = Path("runs/demo")
-    seed: Annotated[int, Option("seed of every random choice ({default})", read=read_seed)] = 0
 
 
 def run(options: DemoOptions) -> int:
@@ -45,12 +35,3 @@ def run(options: DemoOptions) -> int:
     lines = {name: summary.summary(result) for name, result in trained.items()}
     console.last_line({**lines.pop("federated"), **lines})
     return console.OK
-
-
-COMMAND = Command(
-    "demo",
-    DemoOptions,
-    run,
-    help="Train across five mock hospitals, and compare with pooled rows and with each hospital alone.",
-    example="demo",
-)

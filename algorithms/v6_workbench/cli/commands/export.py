@@ -1,19 +1,7 @@
 """``v6-federated export``: a result's model as a file."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
-
 from v6_workbench.cli import console, results
-from v6_workbench.cli.records import Command, Option
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportOptions:
-    """Options of ``export``."""
-
-    result: Annotated[Path, Option("a result.json, or the folder that it is in", "RESULT", positional=True)]
-    to: Annotated[Path, Option("model.npz, .safetensors or .pt; for trees also model.txt, LightGBM's format", "FILE")]
+from v6_workbench.cli.options import ExportOptions
 
 
 def run(options: ExportOptions) -> int:
@@ -25,12 +13,3 @@ def run(options: ExportOptions) -> int:
     export.save(result, options.to)
     console.last_line({"model": str(options.to)})
     return console.OK
-
-
-COMMAND = Command(
-    "export",
-    ExportOptions,
-    run,
-    help="Write a result's model to a file.",
-    example="export DIR/result.json --to model.npz",
-)

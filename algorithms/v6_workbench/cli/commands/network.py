@@ -3,46 +3,22 @@
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
-from v6_federated.rules.limits import DEFAULT, PREFIX, PROFILES
+from v6_federated.rules.limits import PREFIX, PROFILES
 from v6_workbench import registry
 from v6_workbench.cli import console, job, node_environment, study
 from v6_workbench.cli.experiment import dataset_of, with_columns
-from v6_workbench.cli.options import ColumnOptions, DealOptions
-from v6_workbench.cli.records import Command, Option
+from v6_workbench.cli.options import NetworkOptions, UpOptions
 from v6_workbench.simulation import dealing
 from v6_workbench.simulation.mock_node import Database
 
 NODES = 3
 LONGEST = 60  # letters of an organization's name
-Name = Annotated[str, Option("name of the network ({default})")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkOptions:
-    """Options of ``network status`` and ``network down``."""
-
-    name: Name = "default"
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpOptions(DealOptions, ColumnOptions):
-    """Options of ``network up``."""
-
-    name: Name = "default"
-    nodes: Annotated[int | None, Option("number of nodes (3, or as many as column:NAME names)", "K")] = None
-    port: Annotated[int | None, Option("the server's port (a free one)")] = None
-    profile: Annotated[
-        str, Option("limits of the nodes: trusting, as on mock nodes, or careful ({default})", "PROFILE")
-    ] = DEFAULT
-    encrypted: Annotated[bool, Option("make the collaboration encrypted")] = False
 
 
 def up(options: UpOptions) -> int:
@@ -135,14 +111,3 @@ def _write(database: Database, stem: Path) -> Path:
         path = stem.with_suffix(".npz")
         np.savez(path, x=database[0], y=database[1])
     return path
-
-
-UP = Command(
-    "up",
-    UpOptions,
-    up,
-    help="Start a network; each node holds its part of the data.",
-    example="network up --nodes 3 --data digits --partition iid",
-)
-STATUS = Command("status", NetworkOptions, status, "Show the server and the nodes of a network.", "network status")
-DOWN = Command("down", NetworkOptions, down, "Remove a network and everything that belongs to it.", "network down")

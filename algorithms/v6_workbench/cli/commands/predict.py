@@ -1,15 +1,13 @@
 """``v6-federated predict``: predictions for new rows."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import pandas as pd
 
 from v6_federated.base.errors import SafeError
 from v6_federated.data.source import Source
 from v6_workbench.cli import console, results, values
-from v6_workbench.cli.records import Command, Option
+from v6_workbench.cli.options import PredictOptions
 from v6_workbench.errors import no_such
 from v6_workbench.simulation import datasets
 
@@ -18,20 +16,6 @@ TRAINED_ON = (
     "they are too good, and nothing in a model tells which these were"
 )
 MODELS = (".npz", ".safetensors", ".pt")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictOptions:
-    """Options of ``predict``."""
-
-    model: Annotated[
-        Path, Option("a result.json, its folder, or an exported model", "MODEL_OR_RESULT", positional=True)
-    ]
-    data: Annotated[str, Option("rows with the features' columns: .csv, .xlsx, ... or .npz", "D")]
-    out: Annotated[Path, Option("file for the predictions, a .csv", "FILE")]
-    keep: Annotated[
-        str | None, Option("columns of the rows to copy to the predictions, for example an identifier", "A,B")
-    ] = None
 
 
 def run(options: PredictOptions) -> int:
@@ -79,12 +63,3 @@ def _kept(keep: str, data: str, rows: Source, table: pd.DataFrame) -> pd.DataFra
     if wrong := [name for name in names if name not in rows.table.columns or name in table.columns]:
         raise no_such("--keep", wrong, [*rows.table.columns], f"column in {data}")
     return datasets.as_written(data, rows.table[names].reset_index(drop=True))
-
-
-COMMAND = Command(
-    "predict",
-    PredictOptions,
-    run,
-    help="Predict for new rows with a result or an exported model, preprocessing included.",
-    example="predict model.npz --data rows.csv --out predictions.csv",
-)

@@ -1,14 +1,11 @@
 """``v6-federated privacy plan``: what a privacy budget buys, before a job is sent."""
 
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Annotated
+from dataclasses import fields
 
 from v6_federated.base.errors import SafeError
 from v6_workbench.cli import console, results
-from v6_workbench.cli.records import Command, Option
+from v6_workbench.cli.options import PICTURE, PlanOptions
 
-PICTURE = "plan.png"
 FEWEST = 10  # training rows of a hospital, unless its operator says otherwise
 SETTINGS = (
     "epsilon",
@@ -34,34 +31,6 @@ UNKNOWN = (
     "`v6-federated run fedavg --data TABLE --nodes {hospitals} --study --schema FILE --set clip=1 --set "
     "epsilon={epsilon:g} ...`"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """Options of ``privacy plan``."""
-
-    epsilon: Annotated[float, Option("what the job may cost each hospital", "E")]
-    rows: Annotated[int, Option("rows of all hospitals together", "N")]
-    hospitals: Annotated[int, Option("number of hospitals", "K")]
-    rounds: Annotated[int, Option("rounds of the job", "R")]
-    delta: Annotated[float, Option("delta of the budget, below 1 / rows of a hospital ({default})", "D")] = 1e-5
-    sampling: Annotated[float, Option("probability of a row to take part in a step ({default}: all rows)", "Q")] = 1.0
-    epochs: Annotated[int, Option("passes over the rows in a round ({default})", "E")] = 1
-    steps_per_epoch: Annotated[
-        int | None, Option("steps of an epoch (1 / sampling; 1: one step a round, whose noise a study shares)", "N")
-    ] = None
-    evaluate_every: Annotated[int, Option("rounds from one evaluation to the next ({default})", "N")] = 1
-    clip: Annotated[float, Option("largest norm of a row's gradient ({default})", "C")] = 1.0
-    parameters: Annotated[
-        int, Option("parameters of the model ({default}: a logistic regression on 30 columns)", "P")
-    ] = 31
-    classes: Annotated[int, Option("classes of the label ({default})", "C")] = 2
-    holdout: Annotated[float, Option("share of rows that are held out ({default})", "SHARE")] = 0.2
-    block: Annotated[int | None, Option("hospitals of a block of the study (as run --study deals them)", "N")] = None
-    hospitals_a_person: Annotated[
-        int, Option("at how many hospitals the study lets a person have rows ({default})", "N")
-    ] = 1
-    out: Annotated[Path | None, Option(f"folder for a picture, {PICTURE}", "DIR")] = None
 
 
 def run(options: PlanOptions) -> int:
@@ -137,12 +106,3 @@ def _check(options: PlanOptions) -> None:
             f"--rows {options.rows} are too few for {options.hospitals} hospitals, which need {FEWEST} training rows "
             f"each; expected {FEWEST * options.hospitals} or more"
         )
-
-
-PLAN = Command(
-    "plan",
-    PlanOptions,
-    run,
-    help="Show how much noise a privacy budget means for a job, and other ways to spend it.",
-    example="privacy plan --epsilon 3 --delta 1e-5 --rows 2000 --hospitals 4 --rounds 100 --out DIR",
-)

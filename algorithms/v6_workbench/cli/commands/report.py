@@ -1,39 +1,23 @@
 """``v6-federated report``: tables and pictures of results on disk."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.files import write_whole
-from v6_workbench.cli import console, job, results, show
-from v6_workbench.cli.options import Target
-from v6_workbench.cli.records import Command, Option
+from v6_workbench.cli import console, results, show, values
+from v6_workbench.cli.options import ReportOptions
 from v6_workbench.reporting import diagnostics, nested, summary
 
 FORMATS = ("png", "svg", "pdf")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    """Options of ``report``."""
-
-    results: Annotated[
-        tuple[Path, ...], Option("a result.json, or the folder that it is in", "RESULT", positional=True)
-    ]
-    target: Target = None
-    out: Annotated[Path | None, Option("folder for the pictures", "DIR")] = None
-    format: Annotated[str, Option("format of the pictures: png, svg or pdf ({default})", "FORMAT")] = "png"
-    html: Annotated[Path | None, Option("file for a page with everything in it", "FILE")] = None
-    csv: Annotated[Path | None, Option("folder for the tables as CSV", "DIR")] = None
 
 
 def run(options: ReportOptions) -> int:
     """Show results that have been written."""
     from v6_workbench.reporting import tables
 
-    job.check_target(options.target)
+    values.check_target(options.target)
     if options.format not in FORMATS:
         raise SafeError(f"--format {options.format} is no format of the pictures; expected {', '.join(FORMATS)}")
     found = {str(path): results.read(path) for path in results.found_in(options.results)}
@@ -63,8 +47,6 @@ def run(options: ReportOptions) -> int:
 
 def _written(options: ReportOptions, found: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """Write pictures, page and tables as files; yields a line for each of these that could not be written."""
-    from v6_workbench.reporting import page, spreadsheets
-
     try:
         if options.out:
             _draw(found, options.out, options.target, options.format)
@@ -72,11 +54,15 @@ def _written(options: ReportOptions, found: Mapping[str, dict[str, Any]]) -> Ite
         yield results.unwritten("--out", options.out or Path(), error)
     try:
         if options.html is not None:
+            from v6_workbench.reporting import page  # slow to import
+
             write_whole(options.html, page.page(found, options.target))
     except OSError as error:
         yield results.unwritten("--html", options.html or Path(), error)
     try:
         if options.csv is not None:
+            from v6_workbench.reporting import spreadsheets  # slow to import
+
             spreadsheets.write_all(found, options.csv)
     except OSError as error:
         yield results.unwritten("--csv", options.csv or Path(), error)
@@ -100,12 +86,3 @@ def _folder(result: str) -> str:
     """The name of the folder that a result is in."""
     path = Path(result)
     return path.parent.name if path.suffix == ".json" else path.name
-
-
-COMMAND = Command(
-    "report",
-    ReportOptions,
-    run,
-    help="Show results that have been written: a table and pictures.",
-    example="report DIR/result.json --out DIR",
-)

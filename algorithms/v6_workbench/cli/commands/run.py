@@ -1,28 +1,13 @@
 """``v6-federated run``: one method on mock nodes."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
-
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, job, live_page, repeating, results, show, study
 from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_columns, check_holdout, check_job, check_same_rows, experiment_of
 from v6_workbench.cli.live_page import LivePage
-from v6_workbench.cli.options import ExperimentOptions, Method, PageFile, ResultFolder
-from v6_workbench.cli.records import Command, Option
+from v6_workbench.cli.options import RunOptions
 from v6_workbench.simulation import overview
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions(ExperimentOptions):
-    """Options of ``run``."""
-
-    method: Method
-    out: ResultFolder = None
-    page: PageFile = None
-    resume: Annotated[Path | None, Option("resume an earlier result.json, up to --rounds in total", "RESULT")] = None
 
 
 def run(options: RunOptions) -> int:
@@ -70,12 +55,3 @@ def run(options: RunOptions) -> int:
         result = error.result
     page.end(result)
     return show.finish(result, options.out, options.target)
-
-
-COMMAND = Command(
-    "run",
-    RunOptions,
-    run,
-    help="Run a method on mock nodes.",
-    example="run fedavg --data digits --nodes 5 --partition dirichlet:0.5 --model 2nn --rounds 20 --out DIR",
-)

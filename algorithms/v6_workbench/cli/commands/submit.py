@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from v6_federated.base.errors import SafeError
 from v6_workbench import registry
 from v6_workbench.cli import console, job, live_page, results, show
 from v6_workbench.cli.live_page import LivePage
-from v6_workbench.cli.options import JobOptions, Method, PageFile, ResultFolder, ServerOptions
+from v6_workbench.cli.options import SubmitOptions
 from v6_workbench.cli.place import Place, connect
-from v6_workbench.cli.records import Command, Option
 from v6_workbench.errors import NetworkError, ServerGone
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubmitOptions(ServerOptions, JobOptions):
-    """Options of ``submit``."""
-
-    method: Method
-    out: ResultFolder = None
-    page: PageFile = None
-    resume: Annotated[
-        str | None,
-        Option("resume an earlier result.json, or a task by its id, up to --rounds in total", "RESULT|TASK"),
-    ] = None
-    repeats: Annotated[int | None, Option("refused, as hospitals hold out the same rows in every job", "R")] = None
-    image: Annotated[str | None, Option("the method's image (v6-METHOD)")] = None
-    organization: Annotated[int | None, Option("where central runs (the first organization)", "ID")] = None
-    database: Annotated[str | None, Option("label of the nodes' database (default)", "LABEL")] = None
-    query: Annotated[str | None, Option("query for an SQL or SPARQL database, if the nodes allow queries", "SQL")] = (
-        None
-    )
-
-    @property
-    def resumed_task(self) -> int | None:
-        """The task to resume, if ``resume`` is the id of one."""
-        return int(self.resume) if self.resume is not None and self.resume.isdecimal() else None
 
 
 def run(options: SubmitOptions) -> int:
@@ -148,12 +121,3 @@ def _ask_to_stop(place: Place, task: int, options: SubmitOptions) -> None:
             return
     console.say(f"task {task} goes on; this brings its result:")
     console.say(place.fetch(task, options.out))
-
-
-COMMAND = Command(
-    "submit",
-    SubmitOptions,
-    run,
-    help="Send a method as a task to a vantage6 server, by default to the local network.",
-    example="submit fedavg --model logreg --rounds 5 --seed 1 --out DIR",
-)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from v6_federated.base.errors import SafeError
 from v6_workbench import registry
-from v6_workbench.cli import console, job, live_page, results, show
+from v6_workbench.cli import console, live_page, results, show, values
 from v6_workbench.cli.live_page import LivePage
-from v6_workbench.cli.options import PageFile, ResultFolder, ServerOptions, Target, TaskId
+from v6_workbench.cli.options import FetchOptions, TaskOptions, TasksOptions, WatchOptions
 from v6_workbench.cli.place import Place, connect
-from v6_workbench.cli.records import Command, Option
 from v6_workbench.errors import ServerGone
 
 if TYPE_CHECKING:
@@ -21,37 +18,6 @@ if TYPE_CHECKING:
 
 SILENT = "central's node does not share its log, so the accuracy of each round comes with the result"
 WAITS = "central's node is offline; the task waits for it"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TasksOptions(ServerOptions):
-    """Options of ``tasks``."""
-
-    last: Annotated[int, Option("how many tasks to list ({default})", "N")] = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskOptions(ServerOptions):
-    """Options of ``status`` and ``cancel``."""
-
-    task: TaskId
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchOptions(TaskOptions):
-    """Options of ``watch``."""
-
-    out: ResultFolder = None
-    target: Target = None
-    page: PageFile = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FetchOptions(TaskOptions):
-    """Options of ``fetch``."""
-
-    out: Annotated[Path, Option("folder for result.json and its pictures", "DIR")]
-    target: Target = None
 
 
 def list_tasks(options: TasksOptions) -> int:
@@ -110,7 +76,7 @@ def watch(options: WatchOptions) -> int:
     """Show the rounds of a task until it ends, and its result."""
     from v6_workbench.network import submit, tasks
 
-    job.check_target(options.target)
+    values.check_target(options.target)
     results.check_folder(options.out)
     live_page.check(options.page)
     place = connect(options)
@@ -144,7 +110,7 @@ def fetch(options: FetchOptions) -> int:
     """Bring the result of a task that has ended."""
     from v6_workbench.network import submit, tasks
 
-    job.check_target(options.target)
+    values.check_target(options.target)
     results.check_folder(options.out)
     place = connect(options)
     task = tasks.find(place.client, options.task)
@@ -225,30 +191,3 @@ def _line(task: Task) -> dict[str, Any]:
         "ended": task.ended and task.ended.isoformat(timespec="seconds"),
         "user": task.user,
     }
-
-
-TASKS = Command(
-    "tasks", TasksOptions, list_tasks, "List the newest tasks at a server or local network.", "tasks --last 5"
-)
-STATUS = Command("status", TaskOptions, status, "Show how far a task is.", "status 12")
-WATCH = Command(
-    "watch",
-    WatchOptions,
-    watch,
-    help="Show the rounds of a task until it ends, then its result.",
-    example="watch 12 --out DIR",
-)
-FETCH = Command(
-    "fetch",
-    FetchOptions,
-    fetch,
-    help="Bring the result of a task that has ended, as submit would have.",
-    example="fetch 12 --out DIR",
-)
-CANCEL = Command(
-    "cancel",
-    TaskOptions,
-    cancel,
-    help="Stop a task at all nodes. What they have already sent is not taken back.",
-    example="cancel 12 --server https://server.org:443/api --username me --collaboration 1",
-)

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from v6_federated.base.errors import Interrupted, SafeError
 from v6_federated.base.files import write_whole
@@ -13,39 +12,18 @@ from v6_workbench import registry
 from v6_workbench.cli import console, cross_validation, entries, job, results, show, study, values
 from v6_workbench.cli.entries import Entry
 from v6_workbench.cli.experiment import check_evaluated, check_holdout, experiment_of
-from v6_workbench.cli.options import ExperimentOptions, Method, ResultFolder
-from v6_workbench.cli.records import Command, Option
+from v6_workbench.cli.options import TuneOptions
 from v6_workbench.reporting.summary import MEASURES, Try
 from v6_workbench.simulation import model_comparison, overview, search
 from v6_workbench.simulation.experiments import Experiment
 from v6_workbench.simulation.search import Choice, Range
 
-BY = ("accuracy", "auc", "loss", "r2", "c_index")
 OWN_ROWS = {"classes", "event", "exclude", "features", "model", "preprocess"}  # settings that change what is read
 LEAK = (
     "{tries} took {trainings} with {rounds} in all, and sent {megabytes:.1f} MB. On a real network each training is a "
     "task of its own, which counts against the hospitals' limits and budgets. All tries are scored on the same rows: "
     "the best score is too good, and many scores reveal more about these rows than one"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuneOptions(ExperimentOptions):
-    """Options of ``tune``."""
-
-    method: Method
-    grid: Annotated[
-        tuple[str, ...],
-        Option("values to try: lr=0.01,0.1,1, or with --random a range: lr=0.001..1; can be given again", "KEY=VALUES"),
-    ] = ()
-    random: Annotated[int | None, Option("try N combinations, drawn at random, in place of all", "N")] = None
-    folds: Annotated[
-        int | None, Option("choose by a cross-validation of the training rows (one share of them, as --holdout)", "K")
-    ] = None
-    by: Annotated[
-        str | None, Option(f"choose by {', '.join(BY)} (accuracy; r2 of numbers, c_index of times)", "MEASURE")
-    ] = None
-    out: ResultFolder = None
 
 
 def run(options: TuneOptions) -> int:
@@ -244,12 +222,3 @@ def _finish(
         result = error.result
     print(f"{MEASURES.get(by, by)} by which it was chosen: {sign * best.score:.4f}; the rows below are others")
     return show.finish(result, options.out, options.target, {"chosen": best.settings, "tries": len(found)})
-
-
-COMMAND = Command(
-    "tune",
-    TuneOptions,
-    run,
-    help="Try settings on a part of the training rows, and judge the best on rows that no try has seen.",
-    example="tune fedavg --data wine --preprocess standardize --grid lr=0.01,0.1,1 --grid epochs=1,5 --out DIR",
-)

@@ -1,12 +1,12 @@
 """What to choose: methods by their scores, settings by what a search has tried, rounds by their noise."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
-from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.pictures.style import (
     COLOURS,
     DASHED,
@@ -19,6 +19,9 @@ from v6_workbench.reporting.pictures.style import (
     wrapped,
 )
 from v6_workbench.reporting.summary import MEASURES, Try, Verdict
+
+if TYPE_CHECKING:
+    from v6_workbench.reporting.noise import Alternative  # slow to import
 
 
 def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, what: str = "accuracy") -> Figure:
@@ -61,7 +64,7 @@ def posteriors(found: Mapping[tuple[str, str], Verdict], rope: float, what: str 
     return figure
 
 
-def noise(found: Mapping[str, Sequence[Alternative]], rounds: int) -> Figure:
+def noise(found: "Mapping[str, Sequence[Alternative]]", rounds: int) -> Figure:
     """Draw the noise of jobs of the same cost by their rounds: in a step, and in the whole job.
 
     Args:

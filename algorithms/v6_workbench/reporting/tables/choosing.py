@@ -1,15 +1,17 @@
 """What to choose: methods by their scores, settings by what a search has tried, rounds by their noise."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from v6_workbench.reporting.noise import Alternative
 from v6_workbench.reporting.summary import MEASURES, Try, Verdict
 from v6_workbench.reporting.tables.cells import add_numbers, empty, number
+
+if TYPE_CHECKING:
+    from v6_workbench.reporting.noise import Alternative
 
 
 def signs(found: Mapping[tuple[str, str], Verdict], scores: Mapping[str, Sequence[float]]) -> Table:
@@ -71,29 +73,7 @@ def search_table(tries: Sequence[Try], measure: str, most: int = 20) -> Table:
     return out
 
 
-def settings_table(arguments: Sequence[Mapping[str, Any]], fits: Callable[[str], str]) -> Table:
-    """Make a table of a method's settings.
-
-    Args:
-        arguments: the settings as the method's entry in an algorithm store has them.
-        fits: says of a setting what it needs and what it cannot be used with.
-
-    Returns:
-        The table.
-    """
-    out = empty()
-    for heading in ("setting", "default", "meaning"):
-        out.add_column(heading, overflow="fold", no_wrap=heading == "setting")
-    for argument in arguments:
-        default = argument.get("default_value", "") if argument["has_default_value"] else "required"
-        allowed = argument.get("allowed_values")
-        meaning = argument["description"] + (f" ({', '.join(map(str, allowed))})" if allowed else "")
-        meaning = "; ".join(filter(None, [meaning, fits(argument["name"])]))
-        out.add_row(argument["name"], str(default), escape(meaning))
-    return out
-
-
-def noise_table(found: Sequence[Alternative]) -> Table:
+def noise_table(found: "Sequence[Alternative]") -> Table:
     """Make a table of ways to spend a privacy budget.
 
     Args:

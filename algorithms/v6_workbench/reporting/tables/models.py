@@ -9,10 +9,10 @@ from rich.table import Table
 
 from v6_federated.base.errors import SafeError
 from v6_federated.base.text import counted
+from v6_federated.data.step_columns import names_after
 from v6_workbench.reporting.levels import references
 from v6_workbench.reporting.summary import Result, components_of
 from v6_workbench.reporting.tables.cells import add_numbers, between, empty, number, p_value
-from v6_workbench.reporting.trained import names_after
 
 
 def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table | None:
@@ -29,7 +29,7 @@ def components_table(result: Result, most: int = 12, loadings: int = 3) -> Table
     if (arrays := components_of(result)) is None:
         return None
     data = result["data"]
-    columns = names_after(data.get("preprocess") or [], data.get("features") or [], data.get("categories") or [])
+    columns = names_after(data.get("preprocess") or [], data.get("features") or [])
     if columns and len(columns) != arrays["components"].shape[1]:
         raise SafeError(
             f"the result has components of {arrays['components'].shape[1]} columns and the names of {len(columns)}; "
