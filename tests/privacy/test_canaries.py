@@ -81,7 +81,8 @@ def test_a_person_at_several_hospitals_is_hidden_if_the_study_says_so(at):
     said = canaries.job(plan, MANY, 4, at=at, declared=at).verdicts(8)[0]
     unsaid = canaries.job(plan, MANY, 4, at=at).verdicts(8)[0]
     exact, error = math.sqrt(8) / plan.noise, 4 * 2 / math.sqrt(MANY)
-    assert not said.caught and said.measured == pytest.approx(exact, abs=error)
+    assert min(said.less_noise, said.more_influence) > 1e-5  # one in thirty is below LEVEL by chance
+    assert said.measured == pytest.approx(exact, abs=error)
     assert unsaid.more_influence < canaries.LEVEL / 2 and unsaid.measured == pytest.approx(at * exact, abs=error)
     print(f"at {at}: claimed mu {exact:.3f}, measured {said.measured:.3f} if declared, {unsaid.measured:.3f} if not")
 
