@@ -72,7 +72,7 @@ def newton(
         node.policy.check_rows(int(given.sum()), node.job.minimum_rows)
         node.policy.check_dominance(w, "The column of weights is too uneven; name another one in weights")
     adding, beta = node.adding, None
-    D = np.ones((n, p), order="C" if adding is exact.FLOATS else "F")
+    D: np.ndarray = np.ones((n, p), order="C" if adding is exact.FLOATS else "F")
     D[:, :-1] = X
     if weights is not None and center is not None and scale is not None:
         if not (scale > 0).all() or center[-1]:

@@ -216,7 +216,9 @@ def test_a_query_is_refused_whatever_the_operator_allows(monkeypatch):
     monkeypatch.setattr(call, "read_database", read)
     monkeypatch.setenv("V6_FEDERATED_ALLOW_QUERIES", "1")
     for profile in ("careful", "private"):
-        monkeypatch.setattr(call.Request, "of", lambda *_, p=profile: Asked(Policy.of(p, allow_queries=True, aggregation="plain")))
+        monkeypatch.setattr(
+            call.Request, "of", lambda *_, p=profile: Asked(Policy.of(p, allow_queries=True, aggregation="plain"))
+        )
         with pytest.raises(DataError, match="read"):
             evaluate(mock_client=type("Client", (), {"organization_id": 3}), job=JOB, round=1)
     assert allowed == [True, False]

@@ -37,16 +37,6 @@ def of_lines(lines: Iterable[str], separator: str) -> pd.DataFrame:
 
     A line with fewer cells than there are columns lacks the last ones. One with more has no value at all: which of its
     cells is which column's cannot be known.
-
-    Args:
-        lines: the lines, each with its end, as the file has them.
-        separator: what separates cells.
-
-    Returns:
-        The table, of texts and None; no column if there is no line with a name.
-
-    Raises:
-        Unmatched: quotes do not match, see ``_checked``.
     """
     csv.field_size_limit(LONGEST)
     rows = csv.reader(_checked(lines, separator), delimiter=separator)
@@ -55,15 +45,7 @@ def of_lines(lines: Iterable[str], separator: str) -> pd.DataFrame:
 
 
 def of_excel(file: Path, sheet: str | None) -> pd.DataFrame:
-    """Read a sheet of an Excel file. Rows below the last one that has a value are no rows.
-
-    Args:
-        file: the file.
-        sheet: its name; None is the first.
-
-    Returns:
-        The table.
-    """
+    """Read a sheet of an Excel file. Rows below the last one that has a value are no rows."""
     from openpyxl import load_workbook
 
     book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
@@ -83,14 +65,7 @@ def of_excel(file: Path, sheet: str | None) -> pd.DataFrame:
 
 
 def of_parquet(file: Path) -> pd.DataFrame:
-    """Read a Parquet file.
-
-    Args:
-        file: the file.
-
-    Returns:
-        The table.
-    """
+    """Read a Parquet file."""
     from pyarrow import parquet
 
     table = parquet.read_table(file)

@@ -38,31 +38,19 @@ class Frame:
 
 
 def label_of_task() -> str | None:
-    """The label of the database that the task names, as it is written there.
-
-    Returns:
-        The first label; None if the task names none, as on mock nodes.
-    """
+    """The label of the database that the task names, as it is written there."""
     database = database_of_task()
     return None if database is None else database.label
 
 
 def query_of_task() -> str | None:
-    """The query that the task brings.
-
-    Returns:
-        Its text; None if the task brings none, or names no database.
-    """
+    """The query that the task brings."""
     database = database_of_task()
     return None if database is None else database.query
 
 
 def check_alone() -> None:
-    """Check that the task names one database at most: a second one would not be read.
-
-    Raises:
-        UserInputError: it names several.
-    """
+    """Check that the task names one database at most: a second one would not be read."""
     database = database_of_task()
     if database is not None and database.beside:
         labels = ", ".join(map(repr, (database.label, *database.beside)))
@@ -73,12 +61,7 @@ def check_alone() -> None:
 
 
 def chosen() -> list[str | int]:
-    """Say which rows a task has chosen, and in which state they are, without reading them.
-
-    Returns:
-        What the node says about the database that the task names, its query or sheet among it; size and time of its
-        file.
-    """
+    """Say which rows a task has chosen, and in which state they are, without reading them."""
     database = database_of_task()
     if database is None:
         return []
@@ -90,28 +73,14 @@ def chosen() -> list[str | int]:
 
 
 def name_of(database: Database) -> str:
-    """Name a table, for operators and to compare it: what is chosen by a query is another table.
-
-    Args:
-        database: a database of the node.
-
-    Returns:
-        Its label, and the sheet and the digest of the query that a task has chosen.
-    """
+    """Name a table, for operators and to compare it: what is chosen by a query is another table."""
     chosen_by = {"sheet": database.sheet, "query": database.query}
     parts = {kind: hashlib.sha256(text.encode()).hexdigest()[:16] for kind, text in chosen_by.items() if text}
     return " ".join([database.label.lower(), *(f"{kind}={digest}" for kind, digest in parts.items())])
 
 
 def named(rows: object) -> str | None:
-    """Name the table of this node that a task is about, by whatever name a session knows it.
-
-    Args:
-        rows: what ``read_database`` returned.
-
-    Returns:
-        See ``name_of``; empty for a data frame that does not say it; None on mock nodes, whose tasks name no database.
-    """
+    """Name the table of this node that a task is about, by whatever name a session knows it."""
     if isinstance(rows, Frame):
         return str(rows.rows.attrs[MARK].get(TABLE, ""))
     database = database_of_task()
@@ -119,20 +88,7 @@ def named(rows: object) -> str | None:
 
 
 def read_database(allow_queries: bool, by_value: bool = False) -> "pd.DataFrame | Frame | Path":
-    """Read the database that the task names.
-
-    Args:
-        allow_queries: whether the operator lets a task bring a query or choose a sheet.
-        by_value: see ``tables.read``.
-
-    Returns:
-        As ``read``; a data frame of a session as it is.
-
-    Raises:
-        UserInputError: the task names no database that this node has, or brings what the node cannot use.
-        NodePermissionException: as ``read``, or the task names a data frame that this package has not made.
-        DataError: as ``read``.
-    """
+    """Read the database that the task names."""
     check_alone()
     database = database_of_task()
     if database is None:
@@ -170,21 +126,7 @@ def _frame(database: Database, allow_queries: bool) -> Frame:
 
 
 def read(database: Database, allow_queries: bool, by_value: bool = False) -> "pd.DataFrame | Path":
-    """Read a database of this node.
-
-    Args:
-        database: the database.
-        allow_queries: whether the operator lets a task bring a query or choose a sheet.
-        by_value: see ``tables.read``.
-
-    Returns:
-        A table if it is of one of vantage6's types for tables or queries, and the path of its file otherwise.
-
-    Raises:
-        UserInputError: the task brings what the node cannot use.
-        NodePermissionException: the task brings a query or chooses a sheet, which the node's operator has not allowed.
-        DataError: the file is missing, or the file or database cannot be read; the text quotes none of its rows.
-    """
+    """Read a database of this node."""
     if database.label.upper() == RESERVED:
         raise UserInputError(
             f"the database {database.label!r} is the hospital's own folder and holds no rows; name another"

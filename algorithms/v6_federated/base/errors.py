@@ -25,13 +25,6 @@ class Interrupted(KeyboardInterrupt):
 
 
 def place_of(error: Exception) -> str:
-    """Where an error was raised, without its text, which could quote a row.
-
-    Args:
-        error: an error that was raised and caught.
-
-    Returns:
-        Its file's name and line, for example ``"table.py, line 12"``.
-    """
+    """Where an error was raised, without its text, which could quote a row."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(place.filename).name}, line {place.lineno}"

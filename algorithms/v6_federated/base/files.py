@@ -31,65 +31,27 @@ UNUSABLE = {  # what is wrong with a file that was named wrongly, or that others
 
 
 def unusable(error: OSError) -> str | None:
-    """Say what is wrong with a file that a user has named.
-
-    Args:
-        error: what using the file has brought.
-
-    Returns:
-        A line; None of other errors, as of a full disk, which are not the user's choice of a file.
-    """
+    """Say what is wrong with a file that a user has named."""
     named = error.filename is not None and error.errno in UNUSABLE
     return f"{error.filename} {UNUSABLE[error.errno or 0]}" if named else None
 
 
 def write_whole(file: Path, text: str, durable: bool = False, mode: int = 0o666) -> None:
-    """Write a text file in one step, and make its folder if there is none.
-
-    Args:
-        file: the file to write or replace.
-        text: what it is to hold, written as UTF-8.
-        durable: write the text to the disk before the file gets its name, so that it is whole after a power cut too.
-        mode: its permissions, less those that the process's umask takes.
-
-    Raises:
-        OSError: the file cannot be written; it is then as it was before.
-    """
+    """Write a text file in one step, and make its folder if there is none."""
     with replacing(file, durable, mode) as stream:
         stream.write(text.encode())
 
 
 @contextmanager
 def replacing(file: Path, durable: bool = False, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Write a file under another name, which becomes its own at the end, and make its folder if there is none.
-
-    Args:
-        file: the file to write or replace. If it is a link, the link is replaced.
-        durable: write to the disk before the file gets its name.
-        mode: its permissions, less those that the process's umask takes.
-
-    Yields:
-        A stream to write to.
-
-    Raises:
-        OSError: the file cannot be written; it is then as it was before.
-    """
+    """Write a file under another name, which becomes its own at the end, and make its folder if there is none."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with _under_another_name(file, mode, durable, os.replace) as stream:
         yield stream
 
 
 def create(file: Path, content: bytes) -> None:
-    """Write a new file that only this user can read, whole from the moment when it has its name.
-
-    Args:
-        file: the file.
-        content: its content.
-
-    Raises:
-        FileExistsError: there is such a file already; it stays as it is.
-        OSError: the file cannot be written.
-    """
+    """Write a new file that only this user can read, whole from the moment when it has its name."""
     with _under_another_name(file, 0o600, True, os.link) as stream:  # unlike a rename, a link replaces no file
         stream.write(content)
 
@@ -114,34 +76,13 @@ def _under_another_name(file: Path, mode: int, durable: bool, name: Callable[[Pa
 
 
 def keep_latest(folder: Path, pattern: str, most: int) -> None:
-    """Remove old files, so that tasks do not fill a disk.
-
-    Args:
-        folder: their folder.
-        pattern: which files, as ``Path.glob`` reads it.
-        most: how many of the latest stay.
-
-    Raises:
-        OSError: one cannot be removed.
-    """
+    """Remove old files, so that tasks do not fill a disk."""
     for old in sorted(folder.glob(pattern), key=lambda file: file.lstat().st_mtime)[:-most]:
         old.unlink(missing_ok=True)
 
 
 def open_regular(file: Path, append: bool = False) -> BinaryIO:
-    """Open a file in a folder that others can write to.
-
-    Args:
-        file: an existing file.
-        append: open it to write at its end, and not to read.
-
-    Returns:
-        The stream.
-
-    Raises:
-        SafeError: the file is a link, or no regular file.
-        OSError: there is no such file, or it cannot be opened.
-    """
+    """Open a file in a folder that others can write to."""
     check_regular(file)
     stream = os.fdopen(
         os.open(file, (os.O_WRONLY | os.O_APPEND if append else os.O_RDONLY) | SAFELY), "ab" if append else "rb"
@@ -154,14 +95,7 @@ def open_regular(file: Path, append: bool = False) -> BinaryIO:
 
 @contextmanager
 def locked(descriptor: int) -> Iterator[None]:
-    """Wait until no other process has locked a file, and lock it: with ``flock``, or on Windows ``LockFileEx``.
-
-    Args:
-        descriptor: the file, open for writing. If this process is killed, the lock ends too.
-
-    Raises:
-        OSError: the file system has no locks.
-    """
+    """Wait until no other process has locked a file, and lock it: with ``flock``, or on Windows ``LockFileEx``."""
     from filelock import lock_descriptor, unlock_descriptor  # slow to import
 
     lock_descriptor(descriptor, poll_interval=LOCK_SECONDS)
@@ -172,14 +106,7 @@ def locked(descriptor: int) -> Iterator[None]:
 
 
 def check_regular(file: Path) -> None:
-    """Refuse a file that another program has put there: a link, or no regular file.
-
-    Args:
-        file: a file, which need not exist.
-
-    Raises:
-        SafeError: it is one.
-    """
+    """Refuse a file that another program has put there: a link, or no regular file."""
     try:
         mode = file.lstat().st_mode
     except FileNotFoundError:

@@ -15,18 +15,7 @@ TOO_DEEP = f"JSON of more than {MOST_LEVELS} levels; expected lists and objects 
 
 
 def parse(text: str | bytes) -> Any:
-    """Read JSON.
-
-    Args:
-        text: the text.
-
-    Returns:
-        What it says.
-
-    Raises:
-        SafeError: it is nested too deeply, or holds a whole number of more than 64 bits.
-        ValueError: it is not JSON.
-    """
+    """Read JSON."""
     try:
         found = json.loads(text)
     except RecursionError:
@@ -36,14 +25,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def check(value: Any) -> None:
-    """Check how deeply lists and objects are nested, how large whole numbers are, and that texts can be written.
-
-    Args:
-        value: JSON.
-
-    Raises:
-        SafeError: more than ``MOST_LEVELS`` deep, a number has more than 64 bits, or a text is half a character.
-    """
+    """Check how deeply lists and objects are nested, how large whole numbers are, and that texts can be written."""
     level = [value]
     for _ in range(MOST_LEVELS + 1):
         numbers = [part for part in level if type(part) is int]

@@ -14,12 +14,6 @@ def names_of(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]
     The package lists its names once: in imports under ``if TYPE_CHECKING``, which type checkers and readers see as any
     other, and of which this function reads where each name is. A package inside it may be called as a name of its own:
     the name wins, whichever is imported first.
-
-    Args:
-        package: the package's name; its module has ``__all__``.
-
-    Returns:
-        The package's ``__getattr__`` and ``__dir__``.
     """
     module = sys.modules[package]
     body = ast.parse(inspect.getsource(module)).body

@@ -27,25 +27,13 @@ def print_anything() -> None:
 
 
 def one_line(text: object) -> str:
-    """Write a text in one line: an error may name a column with a line break in it, or thousands of columns.
-
-    Args:
-        text: the text, or an error.
-
-    Returns:
-        Its printable characters, with single spaces between words; the middle of a very long one is left out.
-    """
+    """Write a text in one line: an error may name a column with a line break in it, or thousands of columns."""
     line = "".join(c for c in " ".join(str(text).split()) if c.isprintable())
     return line if len(line) <= BEGINNING + END else f"{line[:BEGINNING]} ... {line[-END:]}"
 
 
 def progress(client: Any, row: dict[str, Any]) -> None:
-    """Report a finished round: to the mock network's ``on_round``, or as a line of the task's log.
-
-    Args:
-        client: the client of the running task.
-        row: the round's row of the history.
-    """
+    """Report a finished round: to the mock network's ``on_round``, or as a line of the task's log."""
     listener: Callable[[dict[str, Any]], None] | None = getattr(client, "on_round", None)
     if listener is not None:
         listener(row)
@@ -54,15 +42,7 @@ def progress(client: Any, row: dict[str, Any]) -> None:
 
 
 def last_words(log: str | None) -> str:
-    """What an algorithm printed when it failed.
-
-    Args:
-        log: the log of a run, if it has one.
-
-    Returns:
-        The error of the function that failed, which may have a traceback below it in vantage6 5, or else the last line;
-        without control characters, which could command a terminal.
-    """
+    """What an algorithm printed when it failed."""
     plain = COLOUR.sub("", log or "")
     printable = ("".join(c for c in line if c.isprintable()).strip() for line in plain.splitlines())
     lines = [line for line in printable if line and not OF_NODE.fullmatch(line)]
@@ -71,12 +51,5 @@ def last_words(log: str | None) -> str:
 
 
 def said_no(line: str) -> bool:
-    """Whether a node refused a task, and would refuse it again, or just broke down.
-
-    Args:
-        line: the ``last_words`` of its run.
-
-    Returns:
-        True for a refusal.
-    """
+    """Whether a node refused a task, and would refuse it again, or just broke down."""
     return line.startswith("organization ") and WITHHELD not in line

@@ -34,18 +34,7 @@ class Silence:
         return self.since is not None and time.monotonic() - self.since >= self.limit
 
     def listen(self, ask: Callable[[], T], apart: bool = True) -> T:
-        """Ask the server once, for as long as it may still be silent.
-
-        Args:
-            ask: makes the request.
-            apart: whether to make it in a thread of its own; without one, it has no limit.
-
-        Returns:
-            What it returns.
-
-        Raises:
-            TimeoutError: there is no answer in time. Whatever else ``ask`` raises, it raises too.
-        """
+        """Ask the server once, for as long as it may still be silent."""
         begun = time.monotonic()
         if self.since is None:
             self.since = begun
@@ -65,19 +54,7 @@ class Silence:
 
 
 def within(seconds: float, ask: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-    """Call a function in a thread of its own, and leave it there if it takes too long.
-
-    Args:
-        seconds: how long it may take.
-        ask: the function. A process that ends does not wait for it.
-        meanwhile: called now and then while it is waited for.
-
-    Returns:
-        What it returns.
-
-    Raises:
-        TimeoutError: it takes longer. Whatever else ``ask`` raises, it raises too.
-    """
+    """Call a function in a thread of its own, and leave it there if it takes too long."""
     answers: list[T] = []
     errors: list[BaseException] = []
 

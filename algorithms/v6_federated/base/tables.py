@@ -44,21 +44,13 @@ THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
 
 
 def suffix(path: Path) -> str:
-    """Return the ending of a file in small letters; ``.csv.gz`` is one ending.
-
-    Args:
-        path: the file.
-    """
+    """Return the ending of a file in small letters; ``.csv.gz`` is one ending."""
     ending = path.suffix.lower()
     return f"{path.with_suffix('').suffix.lower()}{ending}" if ending == ".gz" else ending
 
 
 def stem(path: Path) -> str:
-    """Return the name of a file without its ending.
-
-    Args:
-        path: the file.
-    """
+    """Return the name of a file without its ending."""
     ending = suffix(path)
     return path.name[: -len(ending)] if ending else path.name
 
@@ -66,24 +58,7 @@ def stem(path: Path) -> str:
 def read(
     file: Path, kind: str, name: str, *, own: bool = False, sheet: str | None = None, by_value: bool = False
 ) -> pd.DataFrame:
-    """Read a table.
-
-    Args:
-        file: the file.
-        kind: csv, excel or parquet.
-        name: what errors call the file.
-        own: whether errors may show names of columns: they are read by the file's owner.
-        sheet: the sheet of an Excel file; None is the first.
-        by_value: whether each cell is to be read by itself, see ``cells``, and no row may decide whether the file is
-            refused. ``data.declared`` then makes numbers of texts.
-
-    Returns:
-        The table.
-
-    Raises:
-        SafeError: it cannot be read.
-        OSError: the file is missing or may not be read.
-    """
+    """Read a table."""
     if kind == "csv":
         return read_csv(file, name, own=own, by_value=by_value)
     try:
@@ -119,22 +94,6 @@ def read_csv(file: Path, name: str, *, own: bool = False, by_value: bool = False
 
     Where semicolons or tabs separate columns, numbers may have a decimal comma. The table then has the attribute
     ``DECIMAL_COMMAS``, by which ``data.declared`` reads values that are left as text.
-
-    Args:
-        file: the file.
-        name: what errors call it.
-        own: see ``read``.
-        by_value: see ``read``. Numbers with decimal commas stay text, and are not refused next to others with points:
-            whether all of a column can be read as numbers would depend on a single row. Neither are bytes that are not
-            UTF-8, and NUL, below the first line.
-        options: further arguments of ``pandas.read_csv``.
-
-    Returns:
-        The table.
-
-    Raises:
-        SafeError: it is not a table in UTF-8, or its first line does not name each column once.
-        OSError: the file is missing or may not be read.
     """
     try:
         if suffix(file).endswith(".gz") and not _is_packed(file):
@@ -216,17 +175,7 @@ def _first_long(file: Path, separator: str) -> int:
 
 
 def separator(file: Path) -> str:
-    """Find what separates the columns of a text file: the comma, semicolon or tab that its first line has most of.
-
-    Args:
-        file: the file.
-
-    Returns:
-        The separator; a comma if the line has none of them.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Find what separates the columns of a text file: the comma, semicolon or tab that its first line has most of."""
     with _open(file) as stream, io.TextIOWrapper(stream, "utf-8", "replace") as lines:
         first = next((line for line in lines if line.strip()), "")
     plain = re.sub(r'"[^"]*"', "", first)

@@ -8,30 +8,12 @@ DIVERGED = "training has diverged; try a smaller lr, or put columns on one scale
 
 
 def shortened(names: Iterable[object], most: int = 10, between: str = ", ") -> str:
-    """List names in a message.
-
-    Args:
-        names: the names.
-        most: how many are listed; the others are counted.
-        between: what separates them.
-
-    Returns:
-        The names with commas, for example ``a, b and 3 more``.
-    """
+    """List names in a message."""
     texts = [*map(str, names)]
     more = len(texts) - most
     return between.join(texts[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """Write a number of things.
-
-    Args:
-        number: how many.
-        one: the word for one of them.
-        several: the word for several; empty: with an s.
-
-    Returns:
-        For example "1 event" or "1,200 events".
-    """
+    """Write a number of things."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"

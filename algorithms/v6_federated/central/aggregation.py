@@ -55,12 +55,7 @@ class Aggregation:
         return answers
 
     def settle(self, job: Job, answers: Sequence[Answer]) -> Job:
-        """Settle what central sees: the strictest that a node requires, or what the researcher asked for.
-
-        Raises:
-            SafeError: the method, or one of its settings, does not go with the mode.
-            CollectResultsError: too few nodes answered.
-        """
+        """Settle what central sees: the strictest that a node requires, or what the researcher asked for."""
         modes = {a.organization_id: a.values.get("mode", "plain") for a in answers}
         mode = max(modes.values(), key=MODES.index) if job.aggregation == "auto" else job.aggregation
         if mode == "plain":
@@ -165,12 +160,7 @@ class Aggregation:
         return SumsOfRows(self.ask_in_preparation, ordered, bounds or {}, self._tasks.blocks.in_a_study)
 
     def settle_again(self, raw: bool) -> None:
-        """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more.
-
-        Raises:
-            SafeError: the method, or one of its settings, does not go with the mode.
-            CollectResultsError: too few nodes answered.
-        """
+        """Settle it for a job that resumes an earlier result: its nodes have no keys of that job any more."""
         if self._tasks.job.aggregation != "plain":
             self._tasks.job = self.settle(self._tasks.job, describe(self._tasks.job, raw, self.ask))
 

@@ -235,11 +235,7 @@ def by_organization(answer: Answer) -> int:
 
 
 def usable(result: Any, call: Call) -> Answer:
-    """Check what a node has sent.
-
-    Raises:
-        Unusable: it is not what the call expects.
-    """
+    """Check what a node has sent."""
     try:
         return _checked(result, call)
     # a malformed answer of one node must not end the job

@@ -70,11 +70,7 @@ class Blocks:
     # ---- whom to ask
 
     def whole(self, organizations: Collection[int]) -> list[list[int]]:
-        """The blocks of some organizations, all of whose members are among these; of lost blocks, it does not matter.
-
-        Raises:
-            SafeError: a block is asked in part.
-        """
+        """The blocks all of whose members are among some organizations; of lost blocks, it does not matter."""
         return [[k] for k in organizations]
 
     def without(self, missing: Iterable[int]) -> list[list[int]]:
@@ -120,13 +116,7 @@ class Blocks:
     # ---- what comes out
 
     def open(self, question: Question, block: Sequence[int], answers: Sequence[Answer]) -> Answer:
-        """Return the answer of a block.
-
-        Raises:
-            CollectResultsError: the nodes have answered different requests, or the sum makes no sense.
-                Or some could not compute their part, which ``refused`` then says.
-            TooLarge: numbers of 32 bits were too large for their unit.
-        """
+        """Return the answer of a block."""
         (answer,) = answers
         return answer
 
@@ -200,9 +190,6 @@ class Masked(Blocks):
 
         Blocks of ``silent`` organizations, which did not answer, are lost. It returns the rosters of the others too, by
         their first members.
-
-        Raises:
-            CollectResultsError: a hospital of a block takes no part, no block is whole, or nodes have other studies.
         """
         entries = {k: Entry.from_json(said["entry"]) for k, said in hellos.items()}
         by_key = {entry.S.hex(): k for k, entry in entries.items()}

@@ -30,12 +30,7 @@ class Bounds:
     """
 
     def __init__(self, common: Common, evaluators: Collection[int] = ()) -> None:
-        """Begin without answers.
-
-        Args:
-            common: the settings of the job.
-            evaluators: ids of the organizations that evaluate and do not train.
-        """
+        """Begin without answers."""
         self._share, self._ratio, self._evaluators = common.maximum_share, common.maximum_norm_ratio, {*evaluators}
         holdout = common.holdout
         # rows are held out in multiples of a minimum that the other rows reach too, see ``data.source.split``
@@ -51,14 +46,7 @@ class Bounds:
     # ---- rows
 
     def what_is_wrong(self, answer: Answer) -> str | None:
-        """Compare an answer's numbers of rows with those of the same organization's first answers.
-
-        Args:
-            answer: the answer; if nothing is wrong, its numbers of rows hold for the rest of the job.
-
-        Returns:
-            What is wrong with them; None if nothing is.
-        """
+        """Compare an answer's numbers of rows with those of the same organization's first answers."""
         k, n = answer.organization_id, answer.n
         if not n:  # nodes that remove what they keep count no rows
             return None
@@ -76,14 +64,7 @@ class Bounds:
         return None
 
     def check_shares(self, place: str) -> None:
-        """Compare the numbers of rows of the organizations that train, once new ones are known.
-
-        Args:
-            place: round and function, for the error.
-
-        Raises:
-            CollectResultsError: one has a larger share than ``maximum_share``. One organization alone has all rows.
-        """
+        """Compare the numbers of rows of the organizations that train, once new ones are known."""
         if not self._unchecked:
             return
         self._unchecked = False
@@ -107,14 +88,6 @@ class Bounds:
         vanish, and those of a node that joins then, or whose rows are hard to fit, do not. Until ``LEAST`` nodes have
         sent an update that is not zero, nothing is compared. Nodes with other numbers of rows may have other updates,
         see ``_powers``: the largest of these medians counts.
-
-        Args:
-            place: round and function, for the error.
-            function: the partial function.
-            norms: the norms of each organization's update, by name.
-
-        Raises:
-            CollectResultsError: one is larger than ``maximum_norm_ratio`` allows.
         """
         for name in sorted({name for measured in norms.values() for name in measured}):
             new = {k: measured[name] for k, measured in norms.items() if name in measured}
@@ -147,36 +120,17 @@ class Bounds:
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Go on from a snapshot.
-
-        Args:
-            kept: the snapshot.
-        """
+        """Go on from a snapshot."""
         self.rows, self.held_out = dict(kept["rows"]), dict(kept["held_out"])
         self._largest = {name: dict(norms) for name, norms in kept["largest"].items()}
 
     def restore_rows(self, per_node: Sequence[Mapping[str, Any]]) -> None:
-        """Take the numbers of rows from an earlier job that is resumed.
-
-        Args:
-            per_node: its row for each node and round.
-        """
+        """Take the numbers of rows from an earlier job that is resumed."""
         self.rows = {row["organization_id"]: row["n"] for row in per_node if type(row.get("n")) is int}
 
 
 def norms(answer: Answer, sent: Mapping[str, Array], measures: Measures) -> dict[str, float]:
-    """Measure the updates in an answer.
-
-    Args:
-        answer: the answer.
-        sent: the arrays that its node was sent. An array of the answer with the name of one of these is an update of
-            it; any other array is an update as it is.
-        measures: functions of an answer that return what is measured in place of an array of that name, or in
-            addition; None in place of an array that is not measured.
-
-    Returns:
-        The norms, by name.
-    """
+    """Measure the updates in an answer."""
     found = {}
     for name in [*answer.arrays, *(name for name in measures if name not in answer.arrays)]:
         if name in measures:

@@ -7,14 +7,7 @@ MEASURES = ("accuracy", "r2", "c_index")  # one of which a round's model is meas
 
 
 def added(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to a result what charts of it need, where there is something to draw.
-
-    Args:
-        result: the result of a job.
-
-    Returns:
-        The same. ``charts`` has ``quality`` if rounds were evaluated, or ``survival`` if a curve is shown: the first.
-    """
+    """Add to a result what charts of it need, where there is something to draw."""
     charts: dict[str, Any] = {}
     measured = [(row["round"], _measure(row)) for row in result["history"]]
     if evaluated := [(round_, value) for round_, value in measured if value is not None]:
@@ -32,14 +25,6 @@ def _measure(row: Mapping[str, Any]) -> float | None:
 
 
 def columns(names: tuple[str, str], rows: Iterable[tuple[float, float]]) -> dict[str, dict[str, float]]:
-    """Write rows as columns.
-
-    Args:
-        names: of the columns.
-        rows: their values.
-
-    Returns:
-        The values of each column by the number of the row, as in ``pandas.DataFrame.to_json``, in six digits.
-    """
+    """Write rows as columns."""
     numbered = [*enumerate(rows)]
     return {name: {str(i): float(f"{row[k]:.6g}") for i, row in numbered} for k, name in enumerate(names)}

@@ -27,27 +27,14 @@ class Checkpoint:
     """The checkpoint of one job."""
 
     def __init__(self, folder: Path | None, name: str, durable: bool = False) -> None:
-        """Name the checkpoint; nothing is read or written yet.
-
-        Args:
-            folder: the job's folder; None means that nothing is kept.
-            name: a name for method and organization, since nodes on one machine may share the folder.
-            durable: whether the files must survive a power cut.
-        """
+        """Name the checkpoint; nothing is read or written yet."""
         self._durable = durable
         self._state = None if folder is None else folder / f"checkpoint-{name}.json"
         self._rounds = None if folder is None else folder / f"checkpoint-{name}.jsonl"
         self._begun = False
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
-        """Keep a snapshot. After the first time, only the last two rounds of its history are added.
-
-        Args:
-            snapshot: JSON, with ``history`` and ``per_node``.
-
-        Raises:
-            SafeError: another program has put a link in the place of a file.
-        """
+        """Keep a snapshot. After the first time, only the last two rounds of its history are added."""
         if self._state is None or self._rounds is None:
             return
         check_regular(self._state)
@@ -80,14 +67,7 @@ class Checkpoint:
         write_whole(self._state, state, self._durable)
 
     def load(self) -> dict[str, Any] | None:
-        """Load the newest snapshot.
-
-        Returns:
-            The snapshot; None if there is none.
-
-        Raises:
-            SafeError: another program has put a link in the place of a file.
-        """
+        """Load the newest snapshot."""
         if self._state is None or self._rounds is None:
             return None
         try:
@@ -111,11 +91,7 @@ class Checkpoint:
         return None
 
     def remove(self) -> None:
-        """Remove the checkpoint.
-
-        Raises:
-            OSError: a file cannot be removed.
-        """
+        """Remove the checkpoint."""
         for file in (self._state, self._rounds):
             if file is not None:
                 for old in (file, *file.parent.glob(f"{glob.escape(file.name)}.*.part")):
@@ -123,14 +99,7 @@ class Checkpoint:
 
 
 def to_json(value: Any) -> Any:
-    """Turn a method's state into JSON without loss.
-
-    Args:
-        value: an array, number, text, list, tuple, or dictionary with any such keys.
-
-    Returns:
-        JSON, which ``from_json`` reads.
-    """
+    """Turn a method's state into JSON without loss."""
     if isinstance(value, np.ndarray):
         return {"array": codec.encode({"": value})}
     if isinstance(value, dict):
@@ -141,17 +110,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """Read what ``to_json`` returned.
-
-    Args:
-        value: JSON.
-
-    Returns:
-        The value; a tuple has become a list.
-
-    Raises:
-        SafeError: an array is malformed.
-    """
+    """Read what ``to_json`` returned."""
     if isinstance(value, dict) and "array" in value:
         return codec.decode(value["array"])[""]
     if isinstance(value, dict):

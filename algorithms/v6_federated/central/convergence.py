@@ -26,9 +26,6 @@ def change(before: Array, after: Array) -> float | None:
     Args:
         before: the model before the round (d,).
         after: the model after it (d,).
-
-    Returns:
-        ||after - before|| / ||before||; None if the model was zero, or if the two have different sizes.
     """
     if before.shape != after.shape:
         return None
@@ -37,15 +34,7 @@ def change(before: Array, after: Array) -> float | None:
 
 
 def remaining(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """Estimate how far a model still is from where its rounds lead, as a share of its norm.
-
-    Args:
-        history: a row a round; ``change`` is what the round has changed.
-
-    Returns:
-        The estimate; infinity if changes do not shrink, as with minibatches or nodes drawn anew in each round. None if
-        fewer than two rounds have a change.
-    """
+    """Estimate how far a model still is from where its rounds lead, as a share of its norm."""
     changes = [row["change"] for row in history if row.get("change") is not None]
     if len(changes) < 2:
         return None
@@ -58,11 +47,6 @@ def remaining(history: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def settled(history: Sequence[Mapping[str, Any]], tolerance: float) -> bool:
-    """Say whether little is left after each of the last ``IN_A_ROW`` rounds.
-
-    Args:
-        history: a row a round.
-        tolerance: how much is little, as a share of the model's norm.
-    """
+    """Say whether little is left after each of the last ``IN_A_ROW`` rounds."""
     left = [remaining(history[: len(history) - i]) for i in range(IN_A_ROW)]
     return all(share is not None and share <= tolerance for share in left)

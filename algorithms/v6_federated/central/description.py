@@ -23,11 +23,7 @@ OF_BLOCKS = ("mode", "entry", "block", "score_bands", "hospital_totals")
 
 
 def describe(job: Job, raw: bool, ask: Ask, organizations: Sequence[int] | None = None) -> list[Answer]:
-    """Have the nodes describe their data.
-
-    Raises:
-        CollectResultsError: too few nodes answered.
-    """
+    """Have the nodes describe their data."""
     asked = job.data.supervised and not job.data.regression and job.data.classes is None
     most = Policy.of_node().most_classes  # the limit of the node where central runs
     expected = Expected(

@@ -29,31 +29,14 @@ class Dispatcher:
     """
 
     def __init__(self, client: Any, tolerance: Tolerance, bounds: Bounds) -> None:
-        """Begin without tasks.
-
-        Args:
-            client: vantage6's client.
-            tolerance: which missing answers are tolerated.
-            bounds: what each node may send.
-        """
+        """Begin without tasks."""
         self.client, self.tolerance, self.bounds = client, tolerance, bounds
         self.contacts: dict[int, int] = {}
         self.unanswered: Counter[str] = Counter()
         self.given_up: dict[int, int] = {}
 
     def send(self, call: Call) -> int:
-        """Send a call.
-
-        Args:
-            call: the call.
-
-        Returns:
-            The id of its task.
-
-        Raises:
-            Unusable: the server does not accept it.
-            ServerAway: the server does not answer.
-        """
+        """Send a call."""
         try:
             task = vantage6_api.create_task(self.client, call.input_, [call.organization], call.name)
         except vantage6_api.ServerAway:
@@ -64,14 +47,7 @@ class Dispatcher:
         return task
 
     def gather(self, calls: Sequence[Call]) -> tuple[list[Answer], dict[int, Unusable]]:
-        """Send calls and wait until each has an answer, has failed for good, or is out of time.
-
-        Args:
-            calls: the calls.
-
-        Returns:
-            The usable answers in the order of ``calls``; and by organization, in ascending order, why there is none.
-        """
+        """Send calls and wait until each has an answer, has failed for good, or is out of time."""
         pending = PendingCalls(self)
         found: dict[int, Answer] = {}  # by the index in calls
         missing: dict[int, Unusable] = {}
@@ -87,11 +63,7 @@ class Dispatcher:
         return [found[i] for i in sorted(found)], dict(sorted(missing.items()))
 
     def drain(self, seconds: float) -> None:
-        """Wait for tasks that were given up to end.
-
-        Args:
-            seconds: how long to wait, at most; ``offline_timeout`` if that is shorter.
-        """
+        """Wait for tasks that were given up to end."""
         until = vantage6_api.now(self.client) + min(seconds, self.tolerance.offline_timeout)
         while self.given_up and vantage6_api.now(self.client) < until:
             for task in vantage6_api.wait_for_any(self.client, self.given_up, until):
@@ -102,29 +74,12 @@ class Dispatcher:
 
         The server reports the status of nodes that have been called before. For up to a minute after a node was
         restarted, it may report it as offline. The node where central runs is online: all messages go through it.
-
-        Args:
-            organizations: the organizations to check.
-
-        Returns:
-            Those whose node is known to be offline.
         """
         others = [k for k in organizations if k in self.contacts and k != self.client.organization_id]
         return [k for k in others if not vantage6_api.online(self.client, self.contacts[k])]
 
     def take(self, task: int, call: Call) -> Answer:
-        """Fetch and check the answer of a task that has ended.
-
-        Args:
-            task: the task's id.
-            call: the call.
-
-        Returns:
-            The answer.
-
-        Raises:
-            Unusable: the task failed, or its answer is not what the call expects.
-        """
+        """Fetch and check the answer of a task that has ended."""
         results = list(vantage6_api.results(self.client, task))
         if not results:
             status, line = vantage6_api.failure(self.client, task)
@@ -147,11 +102,7 @@ class PendingCalls:
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
-        """Begin without calls.
-
-        Args:
-            dispatcher: sends the calls.
-        """
+        """Begin without calls."""
         self._dispatcher = dispatcher
         self.tasks: dict[int, tuple[Call, int, float]] = {}
         self._ended: deque[int] = deque()  # tasks, in the order in which their answers are to be taken
@@ -164,13 +115,7 @@ class PendingCalls:
         return bool(self.tasks or self._lost)
 
     def launch(self, call: Call, attempt: int = 1, until: float | None = None) -> None:
-        """Send a call.
-
-        Args:
-            call: the call.
-            attempt: which attempt it is, from 1.
-            until: when to give up; None means after ``round_timeout``.
-        """
+        """Send a call."""
         if until is None:
             deadline = self._dispatcher.tolerance.round_timeout
             until = math.inf if deadline is None else vantage6_api.now(self._dispatcher.client) + deadline
@@ -180,12 +125,7 @@ class PendingCalls:
             self._lost.append((call, error))
 
     def next(self) -> list[tuple[Call, Answer | Unusable]]:
-        """Wait for the next answer for a while.
-
-        Returns:
-            The next call that ended, with its answer or why there is none; several calls if they were given up
-            together; none if nothing has happened yet, or if a call was sent again.
-        """
+        """Wait for the next answer for a while."""
         if self._lost:
             return [self._lost.pop(0)]
         client, look = self._dispatcher.client, self._looked + self._dispatcher.tolerance.look
@@ -243,14 +183,7 @@ class PendingCalls:
 
 
 def reasons(missing: Mapping[int, Unusable]) -> str:
-    """Say in one line who is missing and why; each reason is named once.
-
-    Args:
-        missing: why there is no answer, by organization.
-
-    Returns:
-        The first three reasons, each with its organizations, and how many more there are.
-    """
+    """Say in one line who is missing and why; each reason is named once."""
     reasons: dict[str, list[int]] = {}
     for organization, error in missing.items():
         reasons.setdefault(str(error), []).append(organization)

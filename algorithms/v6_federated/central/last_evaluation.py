@@ -53,15 +53,7 @@ class LastEvaluation:
         return None
 
     def of(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """Read the answers. Call it before the history takes the evaluations out of them.
-
-        Args:
-            answers: the answers.
-
-        Returns:
-            ``curves``, ``by_hospital`` and ``subgroups`` as in the result, empty if there are none; ``own_results``:
-            which hospitals' own results are not shown, and why.
-        """
+        """Read the answers. Call it before the history takes the evaluations out of them."""
         if self._noisy:
             return {"own_results": f"no hospital's own results are shown: no noise would be left for them; {POOLED}"}
         found = [self._details(a) for a in answers]

@@ -24,16 +24,7 @@ OF_EVALUATIONS = 0.9
 
 
 def check(checked: Common, method: str, single_answers: bool) -> None:
-    """Check settings of noise, before any node is asked.
-
-    Args:
-        checked: the job's settings.
-        method: the method's name.
-        single_answers: whether the method needs single answers. Each node then adds all of the noise to its own.
-
-    Raises:
-        SafeError: they do not fit each other.
-    """
+    """Check settings of noise, before any node is asked."""
     if getattr(checked, "clip", None) is None:
         return
     if single_answers and checked.aggregation != "plain":
@@ -72,18 +63,7 @@ def training_plan(checked: Any, epochs: int | None = None) -> Plan:
 
 
 def plan_of(checked: Any, planned: Planner = training_plan) -> Plan | None:
-    """Plan a job, and find the noise for its epsilon.
-
-    Args:
-        checked: the job's settings.
-        planned: says what the method asks of a node in all.
-
-    Returns:
-        What the job asks of a node in all; None without clip.
-
-    Raises:
-        SafeError: no noise is enough for this epsilon, or the result to go on from has plans that cannot be read.
-    """
+    """Plan a job, and find the noise for its epsilon."""
     if getattr(checked, "clip", None) is None:
         return None
     from v6_federated.noise import accountant  # its library takes a second to import
@@ -107,17 +87,7 @@ def plan_of(checked: Any, planned: Planner = training_plan) -> Plan | None:
 
 
 def earlier(checked: Any) -> list[Plan]:
-    """The plans of the jobs that a job goes on from: what they cost belongs to the model too.
-
-    Args:
-        checked: the job's settings.
-
-    Returns:
-        The plans, the oldest first.
-
-    Raises:
-        SafeError: one is malformed.
-    """
+    """The plans of the jobs that a job goes on from: what they cost belongs to the model too."""
     said = (checked.resume or {}).get("privacy")
     if not isinstance(said, dict) or "plan" not in said:
         return []
@@ -125,18 +95,7 @@ def earlier(checked: Any) -> list[Plan]:
 
 
 def described(plan: Plan, checked: Any, shared: bool, hospitals_a_person: int = 1) -> dict[str, Any]:
-    """Say what a job costs, for its result.
-
-    Args:
-        plan: what the job asked of a node in all.
-        checked: the job's settings.
-        shared: whether the nodes of a block shared the noise of the gradients.
-        hospitals_a_person: at how many hospitals a person may have rows; what the job costs one who has more is not
-            said.
-
-    Returns:
-        JSON.
-    """
+    """Say what a job costs, for its result."""
     from v6_federated.noise import accountant
 
     delta, before = checked.delta, earlier(checked)

@@ -30,11 +30,7 @@ Measure = Callable[..., list[Answer]]  # takes job, organizations, number of col
 
 
 def parties(common: Common, present: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Settle who trains and who only evaluates.
-
-    Raises:
-        SafeError: the settings name organizations that cannot take part.
-    """
+    """Settle who trains and who only evaluates."""
     evaluators = sorted(common.evaluators or [])
     organizations = sorted(common.organizations or [o for o in present if o not in evaluators])
     for name, asked in (("organizations", organizations), ("evaluators", evaluators)):
@@ -58,19 +54,7 @@ def first_job(
     supervised: bool,
     missing: bool = False,
 ) -> Job:
-    """Return what central tells the nodes before they have described their data.
-
-    Args:
-        method: the method's name.
-        common: the job's settings, with those of the method.
-        organizations: ids of those that train.
-        evaluators: ids of those that only evaluate.
-        supervised: whether the method has labels.
-        missing: whether its model takes missing values.
-
-    Returns:
-        The job, with a new random key.
-    """
+    """Return what central tells the nodes before they have described their data."""
     timed = common.times_only
     special: dict[str, Any] = {name: getattr(common, name, None) for name in SPECIAL}
     special |= {"time": common.label} if timed else {}
@@ -112,25 +96,7 @@ def prepare(
     class_weights: str | Mapping[str, float] | None = None,
     loss: str = "cross_entropy",
 ) -> tuple[Job, Sequence[str]]:
-    """Settle columns, classes, fitted steps and the model with all nodes.
-
-    Args:
-        job: what central tells the nodes.
-        steps: preprocessing steps, as the researcher named them.
-        model: the model, as the researcher named it.
-        ask: sends a request to nodes.
-        agree: settles with the nodes what central will see of their answers.
-        measure: asks nodes for a statistic of their training rows.
-        class_weights: by class, or "balanced".
-        loss: what training lowers.
-
-    Returns:
-        The job with all of these; and the names of the features after the steps.
-
-    Raises:
-        SafeError: the steps or the model do not fit the columns or the label.
-        CollectResultsError: too few nodes answered, or their columns or labels differ.
-    """
+    """Settle columns, classes, fitted steps and the model with all nodes."""
     parsed = [preprocessing.parse(step) for step in steps]
     answers = describe(job, bool(parsed), ask)
     spec, names = _settled(job.data, parsed, answers)
@@ -229,18 +195,7 @@ def _fit_one(
 
 
 def question(job: Job, organizations: Sequence[int], d: int, statistic: Statistic, precision: str = "float64") -> Group:
-    """Return the calls that ask for a statistic of the training rows.
-
-    Args:
-        job: what central tells the nodes.
-        organizations: ids of those that are asked.
-        d: number of columns of numbers.
-        statistic: the statistic.
-        precision: type of the numbers that are sent, whatever the job's is.
-
-    Returns:
-        The calls.
-    """
+    """Return the calls that ask for a statistic of the training rows."""
     settings, arrays = parted(statistic.sent)
     expected = Expected(
         statistic.shapes(d),

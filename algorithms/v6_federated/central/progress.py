@@ -29,15 +29,7 @@ class Progress:
     """
 
     def __init__(self, method: str, settings: Common, kept: Checkpoint, tasks: RoundTasks, history: History) -> None:
-        """Begin without progress.
-
-        Args:
-            method: the method's name.
-            settings: the job's settings.
-            kept: where progress is kept.
-            tasks: the job's tasks.
-            history: the job's history.
-        """
+        """Begin without progress."""
         self.state, self.resumed = SimpleNamespace(), False
         self.ended = False
         self.final: dict[str, Any] | None = None
@@ -63,17 +55,7 @@ class Progress:
         return {**own, **taken}
 
     def restore(self, organizations: Sequence[int]) -> Mapping[str, Any] | None:
-        """Go on from this job's checkpoint, or else from the earlier result that the researcher sent.
-
-        Args:
-            organizations: ids of those that train.
-
-        Returns:
-            The checkpoint or result; None if there is neither.
-
-        Raises:
-            UserInputError: the job cannot go on from that result.
-        """
+        """Go on from this job's checkpoint, or else from the earlier result that the researcher sent."""
         saved, earlier = self._checkpoint.load(), self._settings.resume
         if saved is not None and saved["settings"] == self.own_settings:
             kept = saved
@@ -96,18 +78,7 @@ class Progress:
         return kept
 
     def start(self, initial: Mapping[str, Any], size: int | None) -> SimpleNamespace:
-        """Begin what the method carries, or bring it back.
-
-        Args:
-            initial: its parts by name, the model first: values, or functions that compute them.
-            size: the model's size; None if it grows.
-
-        Returns:
-            The state.
-
-        Raises:
-            UserInputError: the earlier result holds other parts, or a model of another size.
-        """
+        """Begin what the method carries, or bring it back."""
         self._carries = list(initial)
         if self._restored is None or self._restored["weights"] is None:
             values = {name: value() if callable(value) else value for name, value in initial.items()}
@@ -124,11 +95,7 @@ class Progress:
         return self.state
 
     def save(self, features: Sequence[str]) -> None:
-        """Keep a checkpoint. A method that carries nothing from round to round begins its rounds again.
-
-        Args:
-            features: names of the features after preprocessing.
-        """
+        """Keep a checkpoint. A method that carries nothing from round to round begins its rounds again."""
         if self._history.rounds and not self._carries:
             return
         snapshot = self.snapshot()

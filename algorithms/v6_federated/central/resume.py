@@ -22,18 +22,7 @@ SAME_NAMES = ("exclude", "start_from")  # the same, and only the earlier job's s
 def check(
     kept: Mapping[str, Any], method: str, asked: Common, organizations: Sequence[int], rounds: int | None
 ) -> None:
-    """Check that a job can go on from an earlier result.
-
-    Args:
-        kept: the earlier result.
-        method: the method.
-        asked: the job's settings.
-        organizations: ids of those that train.
-        rounds: rounds of the job in all, the earlier ones included; None if the method counts none.
-
-    Raises:
-        UserInputError: it cannot; one line says why.
-    """
+    """Check that a job can go on from an earlier result."""
     check_kind(kept, method, asked)
     _check_same_rows(kept, asked, organizations)
     _check_form(kept)
@@ -58,16 +47,7 @@ def check(
 
 
 def check_kind(kept: Mapping[str, Any], method: str, asked: Any) -> None:
-    """Check the method and objective of an earlier result, and settings that decide what its model answers.
-
-    Args:
-        kept: the earlier result.
-        method: the method.
-        asked: the job's settings.
-
-    Raises:
-        UserInputError: they differ.
-    """
+    """Check the method and objective of an earlier result, and settings that decide what its model answers."""
     if kept.get("method") != method:
         raise UserInputError(f"resume: a result of the method {kept.get('method')!r}; expected one of {method!r}")
     data = kept.get("data")

@@ -101,17 +101,7 @@ class RoundTasks:
         declared: Callable[[str], Declaration | None] = lambda function: None,
         instead: Callable[[str], str] = lambda function: "",
     ) -> None:
-        """Begin without tasks.
-
-        Args:
-            client: vantage6's client.
-            tolerance: which missing answers a round tolerates.
-            bounds: what each node may send.
-            job: what the first task tells the nodes.
-            history: records which answers are missing, and the bytes of the preparation.
-            declared: what a partial function's answer is a sum of; None if it answers alone.
-            instead: what serves in place of a partial function where only sums over rows are answered.
-        """
+        """Begin without tasks."""
         self.declared, self._instead = declared, instead
         self.job, self.round, self.stateful = job, 0, False
         self.size: int | None = None
@@ -131,12 +121,7 @@ class RoundTasks:
     def ask(
         self, groups: Sequence[Group], evaluations: Sequence[Group] = (), quorum_of: int | None = None
     ) -> list[Answer]:
-        """Send calls, wait, and check that enough answers came.
-
-        Raises:
-            CollectResultsError: too few answers came; it names each organization without one, and why.
-                Its attribute ``refused`` is True if some have refused.
-        """
+        """Send calls, wait, and check that enough answers came."""
         request = Request(groups, evaluations, quorum_of, self.blocks_of([*groups, *evaluations][0]))
         self._who(request)
         self._send(request)
@@ -321,11 +306,7 @@ class RoundTasks:
         return self.blocks if summed else SINGLE
 
     def layout(self, group: Group) -> Layout:
-        """What the answers to a group's calls, of a function that declares sums, are a sum of: as nodes derive it too.
-
-        Raises:
-            SafeError: the group's job is in a study that hides what these sums tell.
-        """
+        """What the answers to a group's calls are a sum of, as nodes derive it too; the function declares sums."""
         declaration = self.declared(group.function)
         assert declaration is not None
         bands = self.blocks_of(group).bands(group)
@@ -348,11 +329,7 @@ class RoundTasks:
         self._pending.launch(self._calls_of(group, round_)[0])
 
     def next_answer(self) -> Answer | None:
-        """Wait for the next answer.
-
-        Raises:
-            CollectResultsError: fewer organizations are left than the job needs.
-        """
+        """Wait for the next answer."""
         missing = self._history.missing
         while True:
             if not self._pending:
@@ -407,11 +384,7 @@ class RoundTasks:
         return failed
 
     def forget(self) -> None:
-        """Have the nodes remove what they keep for this job.
-
-        Raises:
-            CollectResultsError: some may not have; it names them.
-        """
+        """Have the nodes remove what they keep for this job."""
         if not self.stateful:
             return
         self.stateful = False

@@ -29,15 +29,7 @@ class SameNodes:
         self.dropped_out = False
 
     def ask(self, *arguments: Any, **named: Any) -> list[Answer]:
-        """Send a request to the nodes. The ``with`` block ends if one does not answer that answered before.
-
-        Args:
-            arguments: positional arguments of the request.
-            named: its named arguments.
-
-        Returns:
-            The answers, by ascending id.
-        """
+        """Send a request to the nodes. The ``with`` block ends if one does not answer that answered before."""
         before, asked = self.organizations, bool(self.answers)
         self.answers = self._ask(before, *arguments, **named)
         self.organizations = sorted(k for a in self.answers for k in a.organizations)
@@ -73,9 +65,6 @@ def attempts(organizations: Sequence[int], ask: Ask) -> Iterator[SameNodes]:
     Args:
         organizations: ids of the nodes to begin with.
         ask: sends a request: ``ask(organizations, ...)`` returns the answers of those that gave one.
-
-    Yields:
-        The nodes of each attempt; after the loop, those of the last one are the nodes that all sums are over.
     """
     while True:
         nodes = SameNodes(organizations, ask)

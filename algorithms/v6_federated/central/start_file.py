@@ -33,9 +33,6 @@ def read(name: str, policy: Policy, model: Model, drawn: Array, on_a_node: bool)
 
     Returns:
         The weights (d,), float32; and for the result the file's name and SHA-256, and the layers that it lacks.
-
-    Raises:
-        SafeError: there is no such file, or it does not fit the model.
     """
     file = _in_hospital(name, policy) if on_a_node else Path(name)
     try:

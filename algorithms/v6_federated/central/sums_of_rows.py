@@ -42,20 +42,7 @@ class SumsOfRows:
     known: Known = field(default_factory=Known)
 
     def of(self, job: Job, organizations: Sequence[int], d: int, statistic: Statistic) -> list[Answer]:
-        """Ask for a statistic.
-
-        Args:
-            job: what central tells the nodes.
-            organizations: ids of those that are asked.
-            d: number of columns of numbers.
-            statistic: the statistic.
-
-        Returns:
-            The answers of the blocks, in the form of a node's.
-
-        Raises:
-            SafeError: the statistic is not a sum, or its numbers are too large.
-        """
+        """Ask for a statistic."""
         earlier: list[Answer] = []
 
         def ask(part: Statistic, e: int | None) -> list[Answer]:
@@ -81,15 +68,8 @@ class SumsOfRows:
     def declared(self, organizations: Sequence[int], columns: Sequence[str]) -> list[Answer]:
         """Say what operators have declared; no node is asked.
 
-        Args:
-            organizations: ids of those that would be.
-            columns: the c columns.
-
         Returns:
             An answer with ``lower`` and ``upper`` (c,), the bounds of the columns.
-
-        Raises:
-            SafeError: there are none of a column.
         """
         if missing := [c for c in columns if c not in self.bounds]:
             raise SafeError(

@@ -76,11 +76,7 @@ class Declared:
     accepted: type[BaseModel] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Read the signature.
-
-        Raises:
-            TypeError: it declares sums that cannot be.
-        """
+        """Read the signature."""
         if self.sums is not None:
             check_declared(self.sums)
         arrays = [p for p in inspect.signature(self.function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -222,15 +218,7 @@ def read(
     message: Mapping[str, Any],
     values: dict[str, Any],
 ) -> Task:
-    """Step 1. What the message asks for, if the function has declared it. No row is read.
-
-    Args:
-        declared: the function.
-        request: the request; its job may have been stopped.
-        arguments: all arguments, as they are logged.
-        message: what every task says: job, round, evaluate, bands, arrays, sums.
-        values: the settings.
-    """
+    """Step 1. What the message asks for, if the function has declared it. No row is read."""
     request.check_stopped()
     json_text.check(arguments)
     evaluate, bands = message["evaluate"], message["bands"]
@@ -252,11 +240,7 @@ def read(
 
 
 def check(declared: Declared, task: Task, request: Request) -> str:
-    """Step 2. What the operator allows, as far as the message alone tells; ``Node`` checks what depends on rows.
-
-    Returns:
-        What central may see of the answer: "plain", "masked" or "pinned".
-    """
+    """Step 2. What the operator allows, as far as the message alone tells; ``Node`` checks what depends on rows."""
     if task.job.privacy is None:  # otherwise noise covers each step
         for batch_size in settings.with_role(task.settings, Role.BATCH):
             if batch_size is not None:  # masks would hide why, and no row decides it

@@ -46,9 +46,6 @@ def results(node: Node, w: Any, rows: Rows) -> dict[str, Any]:
         node: the node.
         w: the model (d,).
         rows: the rows that it was evaluated on.
-
-    Returns:
-        The measures, with the ``confusion`` matrix and the ``calibration`` of two classes, as JSON.
     """
     job, classes = node.job, node.job.data.classes
     found: dict[str, Any] = {"job": job.key, "method": job.method, "model": job.model, "time": audit.now()}
@@ -88,17 +85,7 @@ def write(node: Node, w: Any, rows: Rows) -> None:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """Read all results in a hospital's folder.
-
-    Args:
-        folder: the hospital's folder.
-
-    Returns:
-        The results, the oldest first.
-
-    Raises:
-        SafeError: a file holds no results.
-    """
+    """Read all results in a hospital's folder."""
     found = [_read(file) for file in sorted((folder / FOLDER).glob("*.json"))]
     return sorted(found, key=lambda result: str(result["time"]))
 
@@ -113,14 +100,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """Write a page that needs no other file.
-
-    Args:
-        found: what ``results`` returned.
-
-    Returns:
-        HTML.
-    """
+    """Write a page that needs no other file."""
     model = (found.get("model") or {}).get("name", "")
     rows = [(label, number(found[name])) for name, label in MEASURES.items() if found.get(name) is not None]
     parts = [_table(("measure", "of this hospital's held-out rows"), rows)]
@@ -148,14 +128,7 @@ def page(found: Mapping[str, Any]) -> str:
 
 
 def number(value: Any) -> str:
-    """Write a number of rows, or a measure to four digits.
-
-    Args:
-        value: the number.
-
-    Returns:
-        Its text.
-    """
+    """Write a number of rows, or a measure to four digits."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 

@@ -166,17 +166,7 @@ def count_rows(node: Node) -> dict[str, Any]:
 
 
 def summands(asked: Asked) -> Declared:
-    """Declare what a statistic is a sum of.
-
-    Args:
-        asked: what the task asks for.
-
-    Returns:
-        The declaration.
-
-    Raises:
-        SafeError: the task lacks what the statistic is about.
-    """
+    """Declare what a statistic is a sum of."""
     return statistics.read(asked.settings["statistic"], asked.settings, asked.arrays).summands(asked)
 
 
@@ -288,14 +278,7 @@ def forget(
 
 
 def evaluated(asked: Asked) -> Declared:
-    """Declare what the last evaluation counts in addition.
-
-    Args:
-        asked: what the task asks for.
-
-    Returns:
-        The declaration.
-    """
+    """Declare what the last evaluation counts in addition."""
     if not asked.settings.get("last") or asked.noisy:
         return {}
     data = asked.job.data

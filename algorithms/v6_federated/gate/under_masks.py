@@ -105,14 +105,7 @@ class Session:
 
 
 def required(request: Request) -> str:
-    """Say what the node's operator requires of a job.
-
-    Args:
-        request: the request.
-
-    Returns:
-        "plain", "masked" or "pinned".
-    """
+    """Say what the node's operator requires of a job."""
     mode = request.policy.aggregation
     return _strictest(request) if mode == "auto" else mode
 
@@ -123,18 +116,7 @@ def _strictest(request: Request) -> str:
 
 
 def mode_of(job: Job, request: Request) -> str:
-    """Settle the mode of a job at this node.
-
-    Args:
-        job: the job, whose mode may be "auto".
-        request: the request.
-
-    Returns:
-        "plain", "masked" or "pinned".
-
-    Raises:
-        NodePermissionException: the operator requires a stricter mode than the job's.
-    """
+    """Settle the mode of a job at this node."""
     least = required(request)
     if job.aggregation == "auto":
         return max(least, _strictest(request) if job.privacy else "plain", key=MODES.index)
@@ -154,18 +136,7 @@ def mode_of(job: Job, request: Request) -> str:
 
 
 def check_totals(job: Job, request: Request, function: str, layout: Layout, instead: str) -> None:
-    """Refuse what is no sum over rows in a study that hides totals of single hospitals. No row is read for it.
-
-    Args:
-        job: the job.
-        request: the request.
-        function: the function that is asked for.
-        layout: what its answer is a sum of, by this node's own code.
-        instead: what serves instead.
-
-    Raises:
-        NodePermissionException: the study of this hospital answers sums over rows only, and this is none.
-    """
+    """Refuse what is no sum over rows in a study that hides totals of single hospitals. No row is read for it."""
     if mode_of(job, request) != "pinned":
         return
     agreed = request.study
@@ -175,18 +146,7 @@ def check_totals(job: Job, request: Request, function: str, layout: Layout, inst
 
 
 def schema(request: Request) -> Schema | None:
-    """Read the schema that the hospitals of a study share.
-
-    Args:
-        request: the request.
-
-    Returns:
-        The schema in the hospital's folder; None if the study has none.
-
-    Raises:
-        NodePermissionException: it is not the one that the study carries, or is missing.
-        SafeError: it is malformed.
-    """
+    """Read the schema that the hospitals of a study share."""
     folder, agreed = _folder(request), request.study
     if agreed is None or agreed.schema is None:
         return None
@@ -203,21 +163,7 @@ def schema(request: Request) -> Schema | None:
 
 
 def hello(node: Node, request: Request, mode: str) -> dict[str, Any]:
-    """Make the job's key, and say with which keys this node takes part. A job that is known gets the same answer.
-
-    Args:
-        node: the node.
-        request: the request.
-        mode: "masked" or "pinned".
-
-    Returns:
-        ``mode``, ``entry``, and ``block``, the public keys of the node's block in its study; ``score_bands``, in how
-        many bands it counts scores; in a study ``hospital_totals``, the word that operators have chosen.
-
-    Raises:
-        NodePermissionException: the node has no study, or has lost the job's key, or a job of a study asks for a
-            minimum of rows.
-    """
+    """Make the job's key, and say with which keys this node takes part. A job that is known gets the same answer."""
     folder = _folder(request)
     if mode == "pinned":
         _check_minimum(node.job)
@@ -260,20 +206,6 @@ def confirm(node: Node, request: Request, roster: Sequence[Any]) -> dict[str, An
 
     Nothing here depends on the node's rows: it would be an answer that no mask covers. A job with noise reserves its
     plan here, before the node keeps what the job has agreed on.
-
-    Args:
-        node: the node.
-        request: the request.
-        roster: the entries of the block.
-
-    Returns:
-        ``tags`` by the others' public keys; in a study its number of assumed ``colluders``, and of
-        ``hospitals_a_person``, by which central knows how much noise the sums of a block have.
-
-    Raises:
-        NodePermissionException: the roster is not the node's block, or not the one that it has confirmed before, or
-            the privacy budget does not allow the job's plan.
-        SafeError: the roster is malformed.
     """
     with _agreeing(node):
         return _confirm(node, request, roster)
@@ -323,25 +255,7 @@ def answer(
     arrays: Mapping[str, Array],
     compute: Callable[[], Mapping[str, Any]],
 ) -> tuple[dict[str, Any], int | None]:
-    """Answer with what the node adds to a sum, under masks.
-
-    Args:
-        node: the node.
-        request: the request.
-        function: the partial function that is called.
-        sums: the sum that is asked for.
-        arguments: the function's arguments.
-        arrays: the arrays that central sent.
-        compute: computes what the function returns, with the evaluation, by name.
-
-    Returns:
-        The answer: organization, round, transcript and masked words; and the rows that it is about, None if it is a
-        stored one or the node could not compute its part.
-
-    Raises:
-        NodePermissionException: the job has no agreed keys, or the request does not follow on the ones before.
-        SafeError: the request is malformed.
-    """
+    """Answer with what the node adds to a sum, under masks."""
     folder, session = _folder(request), _known(node)
     _check_mode(session, request)
     if not session.roster:
@@ -574,13 +488,7 @@ def _check_tags(session: Session, tags: Mapping[str, Any], R: bytes, names: agre
 
 
 def forget(organization: int, state: State, job: Job) -> None:
-    """Remove the stored answers of a job; its keys go with the rest of the node's state.
-
-    Args:
-        organization: the node's organization.
-        state: what the node keeps for the job.
-        job: the job.
-    """
+    """Remove the stored answers of a job; its keys go with the rest of the node's state."""
     if job.aggregation in ("masked", "pinned"):
         folder = HospitalFolder.of_node(Policy.of_node(), organization, needed=True)
         assert folder is not None

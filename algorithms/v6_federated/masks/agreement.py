@@ -47,26 +47,12 @@ class Entry:
             raise SafeError(f"a code version is a printable text of 1 to {MOST_LETTERS} letters")
 
     def to_json(self) -> dict[str, str]:
-        """The entry as JSON.
-
-        Returns:
-            The attributes by name, bytes in hexadecimal.
-        """
+        """The entry as JSON."""
         return {"S": self.S.hex(), "E": self.E.hex(), "D": self.D.hex(), "version": self.version}
 
     @classmethod
     def from_json(cls, value: Any) -> "Entry":
-        """Read what ``to_json`` wrote.
-
-        Args:
-            value: JSON.
-
-        Returns:
-            The entry.
-
-        Raises:
-            SafeError: it is malformed.
-        """
+        """Read what ``to_json`` wrote."""
         if not isinstance(value, Mapping) or set(value) != {"S", "E", "D", "version"}:
             raise SafeError("an entry of a roster must have S, E, D and version, and nothing else")
         if not all(isinstance(part, str) for part in value.values()):
@@ -79,19 +65,7 @@ class Entry:
 
 
 def roster_digest(study: bytes, job: str, entries: Sequence[Entry]) -> bytes:
-    """R: the digest of who takes part, with which keys, table and code.
-
-    Args:
-        study: the study's digest.
-        job: the job's key.
-        entries: the block's entries, in any order.
-
-    Returns:
-        R = H("roster", study, job, S, E, D, version of each entry), sorted by S.
-
-    Raises:
-        SafeError: two entries have the same S or the same E.
-    """
+    """R: the digest of who takes part, with which keys, table and code."""
     for name in ("S", "E"):
         if len({getattr(entry, name) for entry in entries}) < len(entries):
             raise SafeError(f"the roster has two entries with the same key {name}; each hospital must be there once")
@@ -104,19 +78,7 @@ def roster_digest(study: bytes, job: str, entries: Sequence[Entry]) -> bytes:
 def check_roster(
     entries: Sequence[Entry], own: Entry, block: Collection[bytes] | None, minimum: int, names: Names = NO_NAMES
 ) -> None:
-    """Check the roster that central sent before confirming it.
-
-    Args:
-        entries: the roster.
-        own: what this node said in ``hello``.
-        block: the S of all hospitals of the pinned block; None in the mode ``masked``.
-        minimum: how many hospitals there must be at least.
-        names: names of hospitals, for the error.
-
-    Raises:
-        NodePermissionException: the roster is not the pinned block, lacks or changes this node's entry, has too few
-            entries, or nodes that run another version.
-    """
+    """Check the roster that central sent before confirming it."""
     found = {entry.S for entry in entries}
     problem = None
     if own not in entries:
@@ -147,21 +109,6 @@ def pair_key(s: X25519PrivateKey, e: X25519PrivateKey, own: Entry, peer: Entry, 
 
     With lo and hi by S: K = HKDF(salt = study, ikm = X25519(s_i, S_j) || X25519(e_i, E_j) || X25519(e_lo, S_hi) ||
     X25519(s_lo, E_hi), info = enc("pair", job, S_lo, E_lo, S_hi, E_hi)).
-
-    Args:
-        s: this node's identity key.
-        e: this node's key of the job.
-        own: this node's entry.
-        peer: the peer's entry.
-        study: the study's digest.
-        job: the job's key.
-
-    Returns:
-        32 bytes.
-
-    Raises:
-        NodePermissionException: the peer's key agrees on zero, the peer has this node's key, or the entry ``own``
-            does not belong to these keys.
     """
     if (keys.public_of(s), keys.public_of(e)) != (own.S, own.E):
         raise NodePermissionException(
@@ -177,34 +124,12 @@ def pair_key(s: X25519PrivateKey, e: X25519PrivateKey, own: Entry, peer: Entry, 
 
 
 def tag(K: bytes, sender: bytes, receiver: bytes, R: bytes) -> bytes:
-    """Prove to a peer that this node has the same key and the same roster.
-
-    Args:
-        K: the pair's key.
-        sender: S of the node that makes the tag.
-        receiver: S of the node that checks it.
-        R: digest of the roster.
-
-    Returns:
-        HMAC-SHA256(Expand(K, enc("confirm", R)), enc("tag", sender, receiver, R)), 32 bytes.
-    """
+    """Prove to a peer that this node has the same key and the same roster."""
     return hmac.digest(expand(K, enc("confirm", R)), enc("tag", sender, receiver, R), hashlib.sha256)
 
 
 def check_tag(K: bytes, sender: bytes, receiver: bytes, R: bytes, given: bytes, names: Names = NO_NAMES) -> None:
-    """Check a peer's tag, in constant time.
-
-    Args:
-        K: the pair's key.
-        sender: the peer's S.
-        receiver: this node's S.
-        R: digest of the roster.
-        given: the tag.
-        names: names of hospitals, for the error.
-
-    Raises:
-        NodePermissionException: the tag is wrong.
-    """
+    """Check a peer's tag, in constant time."""
     if not hmac.compare_digest(tag(K, sender, receiver, R), given):
         raise NodePermissionException(
             f"{_who(sender, names)} did not confirm the same keys and roster as this node: someone in between "

@@ -39,32 +39,14 @@ class Answered:
     """The log, as one job uses it."""
 
     def __init__(self, folder: Path, job_folder: Path, job: str) -> None:
-        """Open the log.
-
-        Args:
-            folder: the hospital's own folder.
-            job_folder: the folder that all runs of the job share.
-            job: the job's key.
-        """
+        """Open the log."""
         self.folder = folder
         self.answers = job_folder / ANSWERS
         self.job = job
         self._last = job_folder / f"{H('last', job).hex()}-last"  # holds the number of the last request answered
 
     def begin(self, T: bytes, seq: int) -> bytes | None:
-        """Begin a request.
-
-        Args:
-            T: its transcript.
-            seq: its number in the job.
-
-        Returns:
-            The stored answer, if it was answered; None if it is to be computed.
-
-        Raises:
-            NodePermissionException: it was answered and the stored answer is gone, the job has begun a later request,
-                the log is older than the job's folder, or it cannot be used.
-        """
+        """Begin a request."""
         with self._locked() as database:
             found = database.execute("SELECT answer FROM request WHERE T = ?", (T,)).fetchone()
             [last] = database.execute("SELECT MAX(seq) FROM request WHERE job = ?", (self.job,)).fetchone()
@@ -87,18 +69,7 @@ class Answered:
         return self._stored(T, digest)
 
     def finish(self, T: bytes, answer: bytes) -> bytes:
-        """Store an answer before it leaves.
-
-        Args:
-            T: transcript of a request that was begun.
-            answer: its answer, masked.
-
-        Returns:
-            The answer that may leave: if another run has answered the same request meanwhile, that run's.
-
-        Raises:
-            NodePermissionException: the request was not begun, or the answer cannot be stored.
-        """
+        """Store an answer before it leaves."""
         with self._locked() as database:
             query = "SELECT answer, seq FROM request WHERE T = ? AND job = ?"
             found = database.execute(query, (T, self.job)).fetchone()
@@ -128,11 +99,7 @@ class Answered:
             return database.execute("SELECT 1 FROM request WHERE job = ? LIMIT 1", (self.job,)).fetchone() is not None
 
     def forget(self) -> None:
-        """Remove the job's stored answers. The log still knows that they were given.
-
-        Raises:
-            NodePermissionException: the log cannot be used.
-        """
+        """Remove the job's stored answers. The log still knows that they were given."""
         with self._locked() as database:
             self._remove(database, 0)
         with contextlib.suppress(OSError):

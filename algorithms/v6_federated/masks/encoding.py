@@ -90,12 +90,6 @@ def dither(secret: bytes, T: bytes, key: str, size: int) -> Array:
     Box and Muller's formula in float64 makes the numbers from words of 53 bits, so that none is above 8.6 SIGMA; its
     rounding moves phi by less than 2^-40.
 
-    Args:
-        secret: 32 bytes that only this hospital knows.
-        T: the request's transcript.
-        key: what it is for; each array of a request has its own.
-        size: how many.
-
     Returns:
         Numbers, float64 (size,).
     """
@@ -115,12 +109,6 @@ def encode(term: Term, values: Array, dither: Array | None = None) -> Array:
         term: what they are.
         values: the values, in the term's shape.
         dither: what is added before rounding, in units (size,); None adds nothing. Counts are never rounded.
-
-    Returns:
-        The words of the flattened values, uint32 or uint64.
-
-    Raises:
-        SafeError: the values have another shape, are not finite, or are fractions where counts are expected.
     """
     if np.shape(values) != term.shape:
         raise SafeError(f"the values of {term.name} have shape {np.shape(values)}; expected {term.shape}")
@@ -154,10 +142,6 @@ def factors(T: bytes, size: int) -> Array:
 
     With 1 and -1 as factors, two numbers that have wrapped would cancel every other time.
 
-    Args:
-        T: the transcript.
-        size: how many.
-
     Returns:
         Odd numbers from -2^16 to 2^16, float64 (size,).
     """
@@ -166,29 +150,12 @@ def factors(T: bytes, size: int) -> Array:
 
 
 def checks(exponent: int) -> list[Term]:
-    """The checks of a term.
-
-    Args:
-        exponent: e of the term.
-
-    Returns:
-        The terms of one number, in several units.
-    """
+    """The checks of a term."""
     return [Term("check", 64, (), exponent + more) for more in CHECKS if exponent + more in EXPONENTS[64]]
 
 
 def has_wrapped(exponent: int, total: float, told: Sequence[float]) -> bool:
-    """Say whether a decoded sum differs from what its checks say.
-
-    Args:
-        exponent: e of the term.
-        total: the decoded sum times the factors.
-        told: the decoded sums of the checks.
-
-    Returns:
-        Whether numbers have wrapped: these are off by 2^(e+2) or more. Roundings and dither are off by much less than
-        2^(e+1), or than 2^9 units of a coarse check: 25 standard deviations of the dither of a hundred hospitals.
-    """
+    """Say whether a decoded sum differs from what its checks say."""
     for check, value in zip(checks(exponent), told, strict=True):
         assert check.exponent is not None
         off = math.remainder(total - value, 2.0 ** (check.exponent + 64 - FRACTION[64]))  # the check may wrap as well
@@ -198,18 +165,7 @@ def has_wrapped(exponent: int, total: float, told: Sequence[float]) -> bool:
 
 
 def decode(term: Term, words: Array) -> Array:
-    """Decode a sum.
-
-    Args:
-        term: what was summed.
-        words: the sum of all hospitals' words, modulo 2^32 or 2^64, in which the masks have cancelled.
-
-    Returns:
-        float64 in the term's shape; int64 for counts.
-
-    Raises:
-        SafeError: the words have another type or number.
-    """
+    """Decode a sum."""
     if words.dtype != WORDS[term.bits] or words.size != term.size:
         raise SafeError(
             f"the sum of {term.name} has {words.size} words of type {words.dtype}; expected {term.size} words of "

@@ -29,17 +29,7 @@ PROBE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))  # with a point of
 
 
 def new_identity(folder: Path) -> bytes:
-    """Make an identity key, whose private half never leaves the folder.
-
-    Args:
-        folder: the hospital's own folder.
-
-    Returns:
-        The public half, 32 bytes; ``written`` makes a text of it.
-
-    Raises:
-        SafeError: the folder has an identity key already, or the file cannot be written.
-    """
+    """Make an identity key, whose private half never leaves the folder."""
     private = X25519PrivateKey.generate()
     try:
         create(folder / NAME, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
@@ -54,18 +44,7 @@ def new_identity(folder: Path) -> bytes:
 
 
 def identity(folder: Path) -> X25519PrivateKey:
-    """Read the hospital's identity key.
-
-    Args:
-        folder: the hospital's own folder.
-
-    Returns:
-        The key.
-
-    Raises:
-        NodePermissionException: there is none, or the file does not hold one.
-        SafeError: the file is a link or no regular file.
-    """
+    """Read the hospital's identity key."""
     try:
         with open_regular(folder / NAME) as stream:
             key = load_pem_private_key(stream.read(MOST_BYTES), password=None)
@@ -89,28 +68,13 @@ def identity(folder: Path) -> X25519PrivateKey:
 
 
 def public_of(private: X25519PrivateKey) -> bytes:
-    """The public half of a key.
-
-    Args:
-        private: the key.
-
-    Returns:
-        32 bytes.
-    """
+    """The public half of a key."""
     return private.public_key().public_bytes_raw()
 
 
 @functools.lru_cache(maxsize=1000)  # every request names the keys of its block
 def check_public(public: bytes) -> None:
-    """Check that bytes are a public key, in the one form that the key has.
-
-    Args:
-        public: the bytes.
-
-    Raises:
-        SafeError: they are not 32 bytes, not the shortest form of a point, or a point of small order, with which every
-            key agrees on zero.
-    """
+    """Check that bytes are a public key, in the one form that the key has."""
     if len(public) != KEY_BYTES:
         raise SafeError(f"a public key has {KEY_BYTES} bytes, and this one has {len(public)}; send the key again")
     if int.from_bytes(public, "little") >= PRIME:
@@ -124,30 +88,13 @@ def check_public(public: bytes) -> None:
 
 
 def written(public: bytes) -> str:
-    """Write a public key as text that people can send to each other.
-
-    Args:
-        public: 32 bytes.
-
-    Returns:
-        56 letters and digits in groups of four, the last five of which are a checksum.
-    """
+    """Write a public key as text that people can send to each other."""
     text = base64.b32encode(public + _checksum(public)).decode()
     return "-".join(text[i : i + GROUP] for i in range(0, len(text), GROUP))
 
 
 def parsed(text: str) -> bytes:
-    """Read a public key that ``written`` wrote.
-
-    Args:
-        text: the text. Case, spaces and hyphens do not matter; 0 is read as O and 1 as I.
-
-    Returns:
-        32 bytes.
-
-    Raises:
-        SafeError: the text is no key, or has a typing error.
-    """
+    """Read a public key that ``written`` wrote."""
     letters = "".join(text.split()).replace("-", "")
     if len(letters) != LETTERS:
         raise SafeError(
@@ -168,14 +115,7 @@ def parsed(text: str) -> bytes:
 
 
 def short(public: bytes) -> str:
-    """The beginning of a written key, for errors.
-
-    Args:
-        public: the key.
-
-    Returns:
-        Eight letters.
-    """
+    """The beginning of a written key, for errors."""
     return written(public)[: 2 * GROUP + 1]
 
 

@@ -18,18 +18,7 @@ MOST_BYTES = 2**38  # of a mask: then ChaCha20's counter of 64-byte blocks, 32 b
 
 
 def mask(K: bytes, T: bytes, bits: Literal[32, 64], size: int) -> Array:
-    """The mask of a pair of nodes for one request.
-
-    Args:
-        K: the pair's key.
-        T: the request's transcript.
-        bits: width of a word.
-        size: number of words.
-
-    Returns:
-        The first ``size`` little-endian words of ChaCha20(key = Expand(K, enc("mask32" or "mask64", T)), counter and
-        nonce 0), uint32 or uint64.
-    """
+    """The mask of a pair of nodes for one request."""
     words = np.empty(size, WORDS[bits])
     start = 0
     for part in _parts(K, T, bits, size):
@@ -39,20 +28,7 @@ def mask(K: bytes, T: bytes, bits: Literal[32, 64], size: int) -> Array:
 
 
 def masked(words: Array, own: bytes, keys: Mapping[bytes, bytes], T: bytes) -> Array:
-    """Mask an answer's words.
-
-    Args:
-        words: uint32 or uint64.
-        own: this node's S.
-        keys: K_ij by the S of each peer.
-        T: the request's transcript.
-
-    Returns:
-        words + sum over S_j > S_i of m_ij - sum over S_j < S_i of m_ij, modulo 2^32 or 2^64.
-
-    Raises:
-        ValueError: a peer has this node's S, there is no peer, or the words have another type.
-    """
+    """Mask an answer's words."""
     bits = words.dtype.itemsize * 8
     if words.dtype not in WORDS.values() or words.ndim != 1:
         raise ValueError("words must be a vector of uint32 or uint64")

@@ -11,17 +11,7 @@ MOST_HOSPITALS = 100  # of a block: sums of so many 64-bit values cannot wrap (e
 
 
 def enc(*parts: bytes | int | str) -> bytes:
-    """Encode a list of parts, so that different lists never give the same bytes.
-
-    Args:
-        parts: bytes; whole numbers from 0 below 2^64, which become 8 bytes, big-endian; texts, which become UTF-8.
-
-    Returns:
-        The protocol's name, then the length of each part (8 bytes, big-endian) and the part.
-
-    Raises:
-        OverflowError: a number is out of range.
-    """
+    """Encode a list of parts, so that different lists never give the same bytes."""
     encoded = bytearray(PROTOCOL.encode())
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode() if isinstance(part, str) else part.to_bytes(8, "big")
@@ -30,41 +20,15 @@ def enc(*parts: bytes | int | str) -> bytes:
 
 
 def H(*parts: bytes | int | str) -> bytes:
-    """Hash a list of parts.
-
-    Args:
-        parts: as for ``enc``; the first says what the hash is for.
-
-    Returns:
-        SHA-256 of ``enc(*parts)``.
-    """
+    """Hash a list of parts."""
     return hashlib.sha256(enc(*parts)).digest()
 
 
 def hkdf(salt: bytes, ikm: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
-    """Derive a key from a secret that is not uniform, such as the result of a key agreement: HKDF-SHA256 (RFC 5869).
-
-    Args:
-        salt: public, at least one byte.
-        ikm: the secret.
-        info: what the key is for.
-        length: bytes of the key.
-
-    Returns:
-        The key.
-    """
+    """Derive a key from a secret that is not uniform, such as the result of a key agreement: HKDF-SHA256 (RFC 5869)."""
     return HKDF(SHA256(), length, salt, info).derive(ikm)
 
 
 def expand(key: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
-    """Derive a key from a uniform key: the second half of HKDF-SHA256.
-
-    Args:
-        key: the uniform key.
-        info: what the new key is for.
-        length: bytes of the new key.
-
-    Returns:
-        The new key.
-    """
+    """Derive a key from a uniform key: the second half of HKDF-SHA256."""
     return HKDFExpand(SHA256(), length, info).derive(key)

@@ -81,17 +81,7 @@ class Study:
 
     @classmethod
     def parse(cls, text: str) -> "Study":
-        """Read a study.json.
-
-        Args:
-            text: its text.
-
-        Returns:
-            The study, whose form is right; ``check`` says whether it can be accepted.
-
-        Raises:
-            SafeError: the text is malformed; the error says where.
-        """
+        """Read a study.json."""
         try:
             found = json_text.parse(text)
         except SafeError:
@@ -123,11 +113,7 @@ class Study:
         )
 
     def text(self) -> str:
-        """Write the study.json.
-
-        Returns:
-            JSON with a line for each hospital; ``parse`` reads it.
-        """
+        """Write the study.json."""
         blocks = [[{"name": h.name, "key": keys.written(h.key)} for h in block] for block in self.blocks]
         value = {
             "protocol": PROTOCOL,
@@ -161,17 +147,7 @@ class Study:
         return "-".join(letters[i : i + GROUP] for i in range(0, len(letters), GROUP))
 
     def block_of(self, key: bytes) -> tuple[Hospital, ...]:
-        """The block of a hospital.
-
-        Args:
-            key: its key.
-
-        Returns:
-            The block's hospitals, sorted by key.
-
-        Raises:
-            NodePermissionException: no block has it.
-        """
+        """The block of a hospital."""
         for block in self.blocks:
             if any(hospital.key == key for hospital in block):
                 return self._sorted(block)
@@ -181,14 +157,7 @@ class Study:
         )
 
     def check(self, minimum: int) -> None:
-        """Check that the study can be accepted.
-
-        Args:
-            minimum: how many organizations a result must come from, by the node's limits.
-
-        Raises:
-            SafeError: it cannot; one line says why.
-        """
+        """Check that the study can be accepted."""
         least = minimum + self.colluders
         hospitals = [hospital for block in self.blocks for hospital in block]
         if not 1 <= self.version < 2**53:
@@ -229,29 +198,12 @@ class Study:
 
 
 def masked_study(job: str) -> bytes:
-    """What takes the study's digest's place in the mode ``masked``, which has no study.
-
-    Args:
-        job: the job's key.
-
-    Returns:
-        H("masked", job).
-    """
+    """What takes the study's digest's place in the mode ``masked``, which has no study."""
     return H("masked", job)
 
 
 def acceptable(folder: Path, study: Study, minimum: int) -> None:
-    """Check that a study can be accepted, and write nothing.
-
-    Args:
-        folder: the hospital's own folder.
-        study: the study.
-        minimum: how many organizations a result must come from, by the node's limits.
-
-    Raises:
-        SafeError: the study cannot be accepted, by itself or after the versions that the folder has accepted.
-        NodePermissionException: the folder has no identity key, or the study has no block with it.
-    """
+    """Check that a study can be accepted, and write nothing."""
     study.check(minimum)
     study.block_of(keys.public_of(keys.identity(folder)))
     history = _history(folder)
@@ -269,15 +221,6 @@ def accept(folder: Path, study: Study, minimum: int) -> None:
     """Pin a study: from now on this node takes part in its blocks only.
 
     Accepting the same study again changes nothing.
-
-    Args:
-        folder: the hospital's own folder.
-        study: the study, whose code the operators have compared.
-        minimum: how many organizations a result must come from, by the node's limits.
-
-    Raises:
-        SafeError: the study cannot be accepted, see ``acceptable``, or a file cannot be written.
-        NodePermissionException: the folder has no identity key, or the study has no block with it.
     """
     acceptable(folder, study, minimum)
     if not _is_latest(study, _history(folder)):
@@ -291,18 +234,7 @@ def accept(folder: Path, study: Study, minimum: int) -> None:
 
 
 def accepted(folder: Path) -> Study | None:
-    """The study that this hospital has accepted.
-
-    Args:
-        folder: the hospital's own folder.
-
-    Returns:
-        The study; None if the folder has none.
-
-    Raises:
-        NodePermissionException: there is a study that was not accepted or was changed since, or an accepted one was
-            removed.
-    """
+    """The study that this hospital has accepted."""
     try:
         text, pinned = _read(folder / NAME), _read(folder / ACCEPTED)
         study = None if text is None else _parsed(text)

@@ -61,15 +61,7 @@ class Summand:
     additive: Additive | Callable[[Any], Additive] = "row"
 
     def items(self, name: str, asked: Any) -> "list[Item]":
-        """What it adds to a layout.
-
-        Args:
-            name: the name of the value.
-            asked: what the task asks for.
-
-        Returns:
-            The items.
-        """
+        """What it adds to a layout."""
         length = self.shape(asked) if callable(self.shape) else self.shape
         shape = length if isinstance(length, tuple) else (length,)
         additive = self.additive(asked) if callable(self.additive) else self.additive
@@ -160,14 +152,7 @@ Declaration = Declared | Callable[[Any], Declared]
 
 
 def check_declared(declaration: Declaration) -> None:
-    """Reject a declaration of what no sum may tell.
-
-    Args:
-        declaration: what a function declares.
-
-    Raises:
-        TypeError: it counts a truth value that may follow from rows, or is malformed.
-    """
+    """Reject a declaration of what no sum may tell."""
     for name, summand in () if callable(declaration) else each(declaration):
         if not isinstance(summand, Summand):
             raise TypeError(f"sums[{name!r}] is a {type(summand).__name__}; expected Count, Sum, Mean, Loss or Truth")
@@ -242,17 +227,7 @@ class Layout:
         return [item for item in self.items if item.accepted]
 
     def parts(self, units: Any) -> "tuple[Part, ...]":
-        """The parts of an answer.
-
-        Args:
-            units: the width and e of each item that ``chosen`` returns, or what a task claims to be these.
-
-        Returns:
-            The parts.
-
-        Raises:
-            SafeError: these are not units of the items.
-        """
+        """The parts of an answer."""
         wanted = self.chosen
         if not isinstance(units, Sequence) or isinstance(units, str) or len(units) != len(wanted):
             raise SafeError(f"the task's sum needs {len(wanted)} units; send them as central does")
@@ -265,16 +240,7 @@ class Layout:
 
 
 def not_in_rows(function: str, layout: Layout, instead: str) -> str:
-    """Say why a study that hides totals of single hospitals does not answer a request.
-
-    Args:
-        function: the function that is asked for.
-        layout: what its answer is a sum of.
-        instead: what serves instead.
-
-    Returns:
-        The reason, and what serves instead; empty if it is answered.
-    """
+    """Say why a study that hides totals of single hospitals does not answer a request."""
     if not (names := layout.of_hospitals):
         return ""
     named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
@@ -314,14 +280,7 @@ class Part:
         return f"{self.weight} {self.name}"
 
     def of(self, found: Mapping[str, Any]) -> Any:
-        """Its sum among decoded ones.
-
-        Args:
-            found: sums by the keys of their parts, and of ladders.
-
-        Returns:
-            The sum; that of its ladder if it is one of several scales.
-        """
+        """Its sum among decoded ones."""
         return found[self.key if self.key in found else self.ladder]
 
     @property
@@ -342,28 +301,12 @@ class Part:
 
 
 def ladder(name: str, shape: tuple[int, ...] = (), weight: str = "one") -> list[Part]:
-    """The parts of sums whose size nobody knows: at several scales at once.
-
-    Args:
-        name: the value's name.
-        shape: its shape.
-        weight: its weight.
-
-    Returns:
-        The parts.
-    """
+    """The parts of sums whose size nobody knows: at several scales at once."""
     return [Part(name, weight, 64, shape, e) for e in RUNGS]
 
 
 def each(declared: Declared) -> Iterator[tuple[str, Summand]]:
-    """Go through a declaration.
-
-    Args:
-        declared: the declaration.
-
-    Yields:
-        The name and the summand, for each.
-    """
+    """Go through a declaration."""
     for name, summands in declared.items():
         for summand in summands if isinstance(summands, tuple) else (summands,):
             yield name, summand

@@ -50,22 +50,7 @@ class Sums:
         units: Sequence[tuple[int, int]] = (),
         tags: Mapping[str, Mapping[str, str]] | None = None,
     ) -> "Sums":
-        """Ask for the sum of a layout.
-
-        Args:
-            layout: what the function declares.
-            seq: number of the request.
-            block: number of the block.
-            rows: N.
-            units: width and e of each item whose unit is chosen.
-            tags: confirmations.
-
-        Returns:
-            The request.
-
-        Raises:
-            SafeError: these are no units of the layout.
-        """
+        """Ask for the sum of a layout."""
         parts = layout.parts(units)
         return cls(seq, block, rows, parts, layout.digest, tuple((bits, e) for bits, e in units), tags or {})
 
@@ -82,18 +67,7 @@ class Sums:
 
     @classmethod
     def from_json(cls, message: Any, layout: Layout) -> "Sums":
-        """Read a request.
-
-        Args:
-            message: what ``to_json`` made, or what a task claims to be one.
-            layout: what this node's own code declares.
-
-        Returns:
-            The request.
-
-        Raises:
-            SafeError: it is none, or is about another layout.
-        """
+        """Read a request."""
         wrong = SafeError("the task asks for a malformed sum; it must be as central sends it")
         if not isinstance(message, dict) or set(message) != {"seq", "block", "rows", "layout", "units", "tags"}:
             raise wrong
@@ -140,24 +114,7 @@ def encoded(
     T: bytes,
     dithered: bool = False,
 ) -> tuple[Array, Array]:
-    """Encode what a node adds to a sum.
-
-    Args:
-        sums: the sum that the task asks for.
-        found: what the function returned, by name: arrays and numbers. An ``Exact`` is a sum over rows, whatever its
-            weight: a mean that counts all rows of a block alike, or a loss, is this sum divided by public numbers.
-        n: n_k, the node's rows.
-        nodes: K, the nodes of its block.
-        secret: 32 bytes that only this node knows.
-        T: the request's transcript.
-        dithered: whether the node adds random numbers of its own before it rounds, see ``encoding.dither``.
-
-    Returns:
-        Its words of 32 and of 64 bits, before masks.
-
-    Raises:
-        SafeError: the function returns no such value, one of another kind or shape, or one that is not finite.
-    """
+    """Encode what a node adds to a sum."""
     words: dict[int, list[Array]] = {32: [], 64: [np.array([1, 0], keystreams.WORDS[64])]}
     checks, blurs = [], _blurs(sums, secret, T)
 
@@ -184,14 +141,6 @@ def failed(sums: Sums, secret: bytes, T: bytes) -> tuple[Array, Array]:
 
     A refusal would be an answer that no mask covers, and zeros would open the sum of the other nodes. Central learns
     that some node of a block has failed, not which or how many, and nothing else.
-
-    Args:
-        sums: the sum that the task asks for.
-        secret: 32 bytes that only this node knows.
-        T: the request's transcript.
-
-    Returns:
-        Its words of 32 and of 64 bits, before masks.
     """
     y32, y64 = keystreams.mask(secret, T, 32, sums.words(32)), keystreams.mask(secret, T, 64, sums.words(64))
     y64[0] = 1
@@ -203,12 +152,6 @@ def halvings(rows: int | None) -> int:
 
     A division by the rows of all would be rounded at each hospital's own last place, as n_k / N is, and central chooses
     N. Powers of two round nothing; central divides the sum.
-
-    Args:
-        rows: N, of the block.
-
-    Returns:
-        L.
     """
     assert rows is not None  # checked when the request was read
     return (rows - 1).bit_length()
@@ -260,18 +203,7 @@ def _value(part: Part, sums: Sums, found: Mapping[str, Any], n: int, nodes: int)
 
 
 def decoded(sums: Sums, words: Mapping[int, Array], T: bytes) -> tuple[int, bool, dict[str, Array], list[Part]]:
-    """Decode the sum of a block's words.
-
-    Args:
-        sums: the sum that the tasks asked for.
-        words: the sums of words of 32 and of 64 bits, modulo 2^32 and 2^64.
-        T: the transcript of the requests.
-
-    Returns:
-        The number of nodes; whether some of them could not compute their part; the sums by the keys of their parts,
-        for a value at several scales by the key of its ladder; and the parts in which numbers were too large for
-        their unit.
-    """
+    """Decode the sum of a block's words."""
     found: dict[str, Array] = {}
     ladders = _rungs(sums)
     of_ladders = dict.fromkeys((part.key for parts in ladders.values() for part in parts), words[64])

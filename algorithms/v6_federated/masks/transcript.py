@@ -31,25 +31,7 @@ def transcript(
     arguments: Mapping[str, Any],
     arrays: Mapping[str, Array],
 ) -> bytes:
-    """T: the digest of a request.
-
-    Args:
-        R: digest of the roster, which binds study, job, nodes, tables and code.
-        seq: number of the request in the job, over all functions.
-        round_: number of the round.
-        method: name of the method.
-        function: name of the partial function.
-        layout: names, widths, shapes and exponents of the answer's values (``encoding.layout_json``).
-        arguments: resolved arguments, with defaults filled in, as JSON.
-        arrays: arrays that were sent, after decoding, by name.
-
-    Returns:
-        T = H("round", R, seq, round, method, function, canonical layout, canonical arguments, digest of each array in
-        order of names), 32 bytes.
-
-    Raises:
-        SafeError: a number or a text has no canonical form, or is out of range.
-    """
+    """T: the digest of a request."""
     if len(R) != KEY_BYTES:
         raise SafeError(f"the roster's digest has {len(R)} bytes; expected {KEY_BYTES}")
     for name, number in (("seq", seq), ("round", round_)):
@@ -60,18 +42,7 @@ def transcript(
 
 
 def canonical(value: Any) -> bytes:
-    """Write JSON in its one canonical form (RFC 8785).
-
-    Args:
-        value: JSON.
-
-    Returns:
-        UTF-8 text.
-
-    Raises:
-        SafeError: it is nested too deeply, holds NaN, an infinity or a whole number of more than 53 bits, or is not
-            JSON.
-    """
+    """Write JSON in its one canonical form (RFC 8785)."""
     json_text.check(value)
     try:
         return rfc8785.dumps(value)
@@ -90,19 +61,7 @@ def canonical(value: Any) -> bytes:
 
 
 def array_digest(name: str, array: Array) -> bytes:
-    """The digest of an array with its name, type and shape.
-
-    Args:
-        name: the name.
-        array: the array, of floats or whole numbers.
-
-    Returns:
-        H("array", name, type, number of dimensions, each length, SHA-256 of the elements), 32 bytes. The type is one
-        letter and the bytes of an element, for example "f4"; elements are little-endian, the last index running first.
-
-    Raises:
-        SafeError: its type is another one.
-    """
+    """The digest of an array with its name, type and shape."""
     if array.dtype.kind not in KINDS:
         raise SafeError(f"the array {name} holds {array.dtype.name}; expected floats or whole numbers")
     elements = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))

@@ -22,9 +22,6 @@ def quantize(u: Array) -> bytes:
 
     Args:
         u: finite numbers (d,).
-
-    Returns:
-        The scales and the multiples, 1 + 1/64 bytes a number.
     """
     blocks = np.zeros((-(-len(u) // BLOCK), BLOCK), np.float32)
     blocks.reshape(-1)[: len(u)] = u
@@ -37,15 +34,8 @@ def quantize(u: Array) -> bytes:
 def dequantize(buffer: bytes | bytearray, size: int) -> Array:
     """Read what ``quantize`` wrote.
 
-    Args:
-        buffer: scales and multiples.
-        size: how many numbers there must be, d.
-
     Returns:
         The numbers (d,), float32.
-
-    Raises:
-        ValueError: the buffer has another length.
     """
     blocks = -(-size // BLOCK)
     if len(buffer) != blocks * SCALE.itemsize + size:
@@ -63,9 +53,6 @@ def sparsify(u: Array, k: int) -> bytes:
     Args:
         u: numbers (d,), d < 2^32.
         k: how many are kept, 1 to d.
-
-    Returns:
-        Indices, ascending, and values: 8 bytes for each number that is kept.
     """
     kept = np.sort(np.argpartition(np.abs(u), len(u) - k)[len(u) - k :])
     return kept.astype(INDEX).tobytes() + u[kept].astype(VALUE).tobytes()
@@ -74,15 +61,8 @@ def sparsify(u: Array, k: int) -> bytes:
 def densify(buffer: bytes | bytearray, size: int) -> Array:
     """Read what ``sparsify`` wrote.
 
-    Args:
-        buffer: indices and values.
-        size: how many numbers there were, d.
-
     Returns:
         The numbers (d,), float32; those that were not kept are 0.
-
-    Raises:
-        ValueError: the buffer is no such list of at most d numbers.
     """
     k, rest = divmod(len(buffer), INDEX.itemsize + VALUE.itemsize)
     kept = np.frombuffer(buffer, INDEX, k).astype(np.int64)

@@ -7,18 +7,7 @@ from v6_federated.messages.settings import Role, with_role
 
 
 def check(checked: BaseModel) -> None:
-    """Reject local training by which a first sum already has a number of single hospitals. No row is needed for it.
-
-    Args:
-        checked: the settings of a partial function, or of a job.
-
-    Raises:
-        SafeError: a local step of Adam is the sign of each hospital's own gradient, whatever its size: the sum counts
-            hospitals above a bound. And if hospitals take as many steps as they have minibatches, jobs with other
-            sizes of minibatches show the gradient of the hospitals that take one step more, and how many rows they
-            have. A pass over all rows, with a rate for a step on one row, is a method of its own (FSVRG), and tells the
-            same: it is declared to be additive in hospitals only, and a study that hides their totals refuses it.
-    """
+    """Reject local training by which a first sum already has a number of single hospitals. No row is needed for it."""
     if "adam" in with_role(checked, Role.OPTIMIZER):
         raise SafeError(
             "optimizer=adam cannot be used in a study, as a step would show the sign of each hospital's gradient; use "

@@ -159,17 +159,7 @@ class Job:
 
     @classmethod
     def from_json(cls, message: Any) -> "Job":
-        """The job that a message describes; its values are not checked.
-
-        Args:
-            message: what ``to_json`` made, or what a task claims to be one.
-
-        Returns:
-            The job.
-
-        Raises:
-            SafeError: the message is no job: an attribute is missing or unknown.
-        """
+        """The job that a message describes; its values are not checked."""
         try:
             who = {name: Organizations(message[name]) for name in ("participants", "evaluators")}
             return cls(**{**message, **who, "data": DataSpec(**message["data"])})
@@ -177,15 +167,7 @@ class Job:
             raise SafeError("the job lacks a part or has an unknown one; it must be as central sends it") from None
 
     def check(self, organization: int, round_: Any) -> None:
-        """Check what a task says about its job: a task may contain anything.
-
-        Args:
-            organization: the organization whose node is called.
-            round_: the round of the task.
-
-        Raises:
-            SafeError: a part is not as central sends it.
-        """
+        """Check what a task says about its job: a task may contain anything."""
         if not KEY.fullmatch(str(self.key)) or not re.fullmatch("[a-z0-9_]{1,40}", str(self.method)):
             raise SafeError("the job has no proper key or method; it needs 32 hexadecimal digits and a method's name")
         participants, evaluators = (

@@ -21,14 +21,7 @@ class Organizations(Collection[int]):
     """Ids of organizations as a message names them, each once."""
 
     def __init__(self, named: Sequence[Any]) -> None:
-        """Read what a message says.
-
-        Args:
-            named: ids, and the first and last of consecutive ids as lists of two.
-
-        Raises:
-            SafeError: it is no such list, names an id twice, or more than a million ids.
-        """
+        """Read what a message says."""
         if not isinstance(named, list | tuple):
             raise SafeError(NOT_LISTED)
         self._runs = sorted(map(_run, named), key=_first)
@@ -48,11 +41,7 @@ class Organizations(Collection[int]):
         return sum(map(len, self._runs))
 
     def isdisjoint(self, others: "Organizations") -> bool:
-        """Whether no id is among others too.
-
-        Args:
-            others: the others.
-        """
+        """Whether no id is among others too."""
         return _apart(sorted([*self._runs, *others._runs], key=_first))
 
 
@@ -74,14 +63,7 @@ def _apart(runs: Sequence[range]) -> bool:
 
 
 def named(ids: Iterable[int]) -> list[int | list[int]]:
-    """Write ids as a message names them.
-
-    Args:
-        ids: the ids, ascending.
-
-    Returns:
-        JSON, which ``Organizations`` reads.
-    """
+    """Write ids as a message names them."""
     found: list[int | list[int]] = []
     for _, places in itertools.groupby(enumerate(ids), lambda place: place[1] - place[0]):
         run = [id_ for _, id_ in places]
@@ -90,14 +72,7 @@ def named(ids: Iterable[int]) -> list[int | list[int]]:
 
 
 def counted(named: Any) -> int | None:
-    """Count the ids in a message that nobody has checked.
-
-    Args:
-        named: what the message says.
-
-    Returns:
-        Their number; None if it says nothing that could be read.
-    """
+    """Count the ids in a message that nobody has checked."""
     try:
         return len(Organizations(named))
     except SafeError:

@@ -29,15 +29,7 @@ class Relation:
     kind = ""  # in a list of settings
 
     def __init__(self, *names: str, when: Any = (), because: str = "", instead: str = "", **values: Any) -> None:
-        """Declare a relation.
-
-        Args:
-            *names: other settings, if it matters only whether they are set.
-            when: the value, or values, of this setting that it holds for; left out, all but its default.
-            because: the reason, as half a sentence.
-            instead: what to do, as ``set epochs``; left out, it follows from the relation.
-            **values: other settings, and the value or values in question.
-        """
+        """Declare a relation."""
         self.others = {**dict.fromkeys(names, ()), **{name: _several(value) for name, value in values.items()}}
         self.when, self.because, self.instead = _several(when), because, instead
 

@@ -22,9 +22,6 @@ MOST_NOISE = 0.05  # of an area under the curve: with more it says nothing
 def confusion_shape(classes: int) -> tuple[int, int]:
     """Return the shape of an evaluation's ``confusion``.
 
-    Args:
-        classes: number of classes, c.
-
     Returns:
         (c, c): true class by predicted class. Of more than ``MOST_CROSSED`` classes, such as the words of a language,
         (1, 2): the rows whose class is predicted, and all others.
@@ -33,11 +30,7 @@ def confusion_shape(classes: int) -> tuple[int, int]:
 
 
 def crossed(subgroup: str | None) -> str:
-    """Return why a subgroup's rows are not counted by class.
-
-    Args:
-        subgroup: its column.
-    """
+    """Return why a subgroup's rows are not counted by class."""
     return f"subgroup={subgroup} cannot be used with more than {MOST_CROSSED} classes; leave it out"
 
 
@@ -236,14 +229,7 @@ class ResultForm(_Part):
 
 
 def check(found: Any) -> None:
-    """Check that something has the form of a result.
-
-    Args:
-        found: JSON.
-
-    Raises:
-        SafeError: it has not; the text names the part that is wrong.
-    """
+    """Check that something has the form of a result."""
     try:
         ResultForm.model_validate(found)
     except ValidationError as error:

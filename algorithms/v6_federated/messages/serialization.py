@@ -13,26 +13,12 @@ SLICE = 2**16  # letters
 
 
 def size(message: Any) -> int:
-    """The size of a message as vantage6 sends it (``json.dumps``), without copying the payloads in it.
-
-    Args:
-        message: JSON, with payloads anywhere in it.
-
-    Returns:
-        Bytes.
-    """
+    """The size of a message as vantage6 sends it (``json.dumps``), without copying the payloads in it."""
     return sum(map(len, pieces(message)))
 
 
 def pieces(message: Any) -> list[str]:
-    """Write a message as JSON without copying the payloads in it.
-
-    Args:
-        message: JSON, with payloads anywhere in it.
-
-    Returns:
-        Texts that together are ``json.dumps(message)``, all ASCII.
-    """
+    """Write a message as JSON without copying the payloads in it."""
     text, found = _hollow(message)
     around = text.split(json.dumps(HOLE)[1:-1])
     if len(around) != len(found) + 1 or not all(map(_unescaped, found)):
@@ -63,14 +49,7 @@ def _unescaped(data: str) -> bool:
 
 
 def digest(message: Any) -> bytes:
-    """The SHA-256 digest of a message. A payload is digested on its own, and one that is sent to many nodes once.
-
-    Args:
-        message: JSON, with payloads anywhere in it.
-
-    Returns:
-        32 bytes; the same for equal messages only.
-    """
+    """The SHA-256 digest of a message. A payload is digested on its own, and one that is sent to many nodes once."""
     text, found = _hollow(message)
     return hashlib.sha256(json.dumps([text, *map(_sha256, found)]).encode()).digest()
 
@@ -81,14 +60,7 @@ def _sha256(data: str) -> str:
 
 
 def sha256(texts: Iterable[str]) -> Any:
-    """Digest texts one after the other, in slices: a copy of a whole payload would cost more than its digest.
-
-    Args:
-        texts: the texts, which may contain anything that a task may.
-
-    Returns:
-        The hash object of the SHA-256 of their UTF-8.
-    """
+    """Digest texts one after the other, in slices: a copy of a whole payload would cost more than its digest."""
     found = hashlib.sha256()
     for text in texts:
         for start in range(0, len(text), SLICE):

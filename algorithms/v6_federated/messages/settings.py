@@ -71,17 +71,7 @@ class Record(BaseModel):
 
 
 def no_truth(value: Any) -> Any:
-    """Reject True and False, which Python takes for numbers. Use it as the validator ``Number``.
-
-    Args:
-        value: what was given for the setting.
-
-    Returns:
-        The same value.
-
-    Raises:
-        ValueError: it is True or False.
-    """
+    """Reject True and False, which Python takes for numbers. Use it as the validator ``Number``."""
     if isinstance(value, bool):
         raise ValueError("it must be a number, not true or false")
     return value
@@ -113,18 +103,7 @@ def changed(checked: BaseModel, names: Iterable[str]) -> list[str]:
 
 
 def settings_of(central: Callable[..., Any], common: type[Settings]) -> type[Settings]:
-    """The settings of a method.
-
-    Args:
-        central: the method's central function, whose keyword arguments are annotated.
-        common: the settings that all methods share.
-
-    Returns:
-        A model with the fields of ``common``, one for each keyword argument, and those of each record in its place.
-
-    Raises:
-        TypeError: a keyword argument has no annotation.
-    """
+    """The settings of a method."""
     fields: dict[str, Any] = {}
     for name, p in _keywords(central):
         if p.annotation is p.empty:
@@ -141,15 +120,7 @@ def settings_of(central: Callable[..., Any], common: type[Settings]) -> type[Set
 
 
 def arguments(central: Callable[..., Any], checked: BaseModel) -> dict[str, Any]:
-    """The keyword arguments of a central function.
-
-    Args:
-        central: the method's central function.
-        checked: its settings, of the model that ``settings_of`` made.
-
-    Returns:
-        Values by name, with the fields of each record put together again.
-    """
+    """The keyword arguments of a central function."""
     return {
         name: p.annotation(**{field: getattr(checked, field) for field in p.annotation.model_fields})
         if is_record(p.annotation)
@@ -164,27 +135,13 @@ def _keywords(function: Callable[..., Any]) -> list[tuple[str, inspect.Parameter
 
 
 def is_record(annotation: Any) -> bool:
-    """Whether an argument's type is a ``Record``.
-
-    Args:
-        annotation: the argument's annotation.
-    """
+    """Whether an argument's type is a ``Record``."""
     # in Python 3.10, list[int] counts as a type
     return isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, Record)
 
 
 def settings_of_partial(partial: Callable[..., Any]) -> type[BaseModel]:
-    """The settings of a partial function, which a node checks again, as any task may have been forged.
-
-    Args:
-        partial: the partial function, whose keyword arguments are annotated.
-
-    Returns:
-        A model with a field for each keyword argument.
-
-    Raises:
-        TypeError: one setting is the size of a minibatch, and another has no ``Role``.
-    """
+    """The settings of a partial function, which a node checks again, as any task may have been forged."""
     fields: dict[str, Any] = {
         name: (Any if p.annotation is p.empty else p.annotation, ... if p.default is p.empty else p.default)
         for name, p in _keywords(partial)
@@ -212,15 +169,7 @@ def _roles(model: type[BaseModel]) -> Iterator[tuple[str, Role | None]]:
 
 
 def with_role(checked: BaseModel, role: Role) -> list[Any]:
-    """The values of the settings that have a role, those in records too.
-
-    Args:
-        checked: settings of a method or of a partial function.
-        role: the role.
-
-    Returns:
-        The values in the order of the fields.
-    """
+    """The values of the settings that have a role, those in records too."""
     found = []
     for name, field in type(checked).model_fields.items():
         value = getattr(checked, name)
@@ -232,18 +181,7 @@ def with_role(checked: BaseModel, role: Role) -> list[Any]:
 
 
 def validate(model: type[Settings], values: dict[str, Any]) -> Settings:
-    """Check settings.
-
-    Args:
-        model: what ``settings_of`` or ``settings_of_partial`` made.
-        values: values by name.
-
-    Returns:
-        The checked settings.
-
-    Raises:
-        SafeError: a setting is wrong, missing or unknown; its one line names the setting and says what is accepted.
-    """
+    """Check settings."""
     try:
         return model(**with_words(model, values))
     except ValidationError as error:
@@ -251,44 +189,20 @@ def validate(model: type[Settings], values: dict[str, Any]) -> Settings:
 
 
 def with_words(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace null by the word none: a command line, and JSON, have one null, which is this word of some settings.
-
-    Args:
-        model: the settings.
-        values: values by name.
-
-    Returns:
-        The values; null stays where ``none`` is no word of the setting.
-    """
+    """Replace null by the word none: a command line, and JSON, have one null, which is this word of some settings."""
     words = {name for name, field in model.model_fields.items() if "none" in get_args(field.annotation)}
     return {name: "none" if value is None and name in words else value for name, value in values.items()}
 
 
 def explain(model: type[BaseModel], error: ValidationError, example: str = "") -> str:
-    """Say in one line what pydantic found first.
-
-    Args:
-        model: the settings that were refused.
-        error: pydantic's error.
-        example: right settings; empty means the default of the one that is wrong, if it has any.
-
-    Returns:
-        The line: it names the setting and says what is accepted.
-    """
+    """Say in one line what pydantic found first."""
     found = error.errors()
     first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])  # misspelt, so another one is missing
     return _explain(model, first, f", for example {example}" if example else "")
 
 
 def problem_of(error: Any) -> str:
-    """Say what is wrong with a value.
-
-    Args:
-        error: one of pydantic's ``errors()``.
-
-    Returns:
-        The problem, without the value and its name.
-    """
+    """Say what is wrong with a value."""
     text = re.sub(r"^\w+ should", "it should", error["msg"].removeprefix("Value error, "))
     return (
         re.sub(" after validation| or instance of \\w+", "", text)

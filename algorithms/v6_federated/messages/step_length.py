@@ -13,13 +13,6 @@ def check_pull(rate: float, pull: float) -> None:
 
     The trained weights would be little more than the gradient of the last minibatch, which for a linear model is a
     multiple of its rows.
-
-    Args:
-        rate: learning rate.
-        pull: strength of the pull towards w_0.
-
-    Raises:
-        SafeError: the steps are too long.
     """
     if abs(rate * pull) > MOST_FORGOTTEN * (1 + 1e-6):  # a model's penalty is in float32
         raise SafeError(
@@ -29,16 +22,7 @@ def check_pull(rate: float, pull: float) -> None:
 
 
 def check_steps(checked: BaseModel, penalty: float, share: float | None = None) -> None:
-    """Reject steps that would undo those before them, whatever the settings are called: see ``Role``.
-
-    Args:
-        checked: the settings of a partial function, or of a job.
-        penalty: the model's l2.
-        share: the share of a node's rows in its largest minibatch, if known.
-
-    Raises:
-        SafeError: the steps are too long.
-    """
+    """Reject steps that would undo those before them, whatever the settings are called: see ``Role``."""
     if "adam" in with_role(checked, Role.OPTIMIZER):
         return  # the length of its steps does not depend on the gradient's
     pull = sum(with_role(checked, Role.PULL)) + penalty
@@ -50,23 +34,12 @@ def check_steps(checked: BaseModel, penalty: float, share: float | None = None) 
 
 
 def on_minibatches(checked: BaseModel) -> bool:
-    """Say whether the settings of a partial function ask for steps on minibatches.
-
-    Args:
-        checked: the settings.
-    """
+    """Say whether the settings of a partial function ask for steps on minibatches."""
     return any(size is not None for size in with_role(checked, Role.BATCH))
 
 
 def steps_asked(checked: BaseModel) -> int | None:
-    """Count the local steps that the settings of a partial function ask for.
-
-    Args:
-        checked: the settings.
-
-    Returns:
-        Their number, 0 if the function takes none; None if it follows from a node's number of rows.
-    """
+    """Count the local steps that the settings of a partial function ask for."""
     if not with_role(checked, Role.BATCH):
         return 0
     named: list[int] = [steps for steps in with_role(checked, Role.STEPS) if steps is not None]

@@ -15,33 +15,14 @@ from v6_federated.node.state import State
 
 
 def keep(steps: Sequence[Mapping[str, Any]], state: State) -> None:
-    """Keep fitted steps for the rounds to come.
-
-    Args:
-        steps: fitted steps, whole.
-        state: what the node keeps for the job.
-
-    Raises:
-        SafeError: the job's folder cannot be written.
-    """
+    """Keep fitted steps for the rounds to come."""
     for step in steps:
         text = np.frombuffer(json.dumps(step).encode(), dtype=np.uint8)
         state.part(f"step-{reference(step)['kept']}").save({"step": text})
 
 
 def kept(steps: Sequence[dict[str, Any]], state: State) -> Sequence[dict[str, Any]]:
-    """Replace references by the steps that the node keeps.
-
-    Args:
-        steps: fitted steps, or references to them.
-        state: what the node keeps for the job.
-
-    Returns:
-        The fitted steps, all whole.
-
-    Raises:
-        SafeError: a reference is malformed, or its step is no longer kept or has been changed.
-    """
+    """Replace references by the steps that the node keeps."""
     whole = []
     for step in steps:
         if "kept" in step:

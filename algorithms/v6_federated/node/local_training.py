@@ -73,13 +73,7 @@ class Carried:
         self.start, self.u = w + 0, 0 * w
 
     def take(self, step: Step, w: Any, g: Any) -> None:
-        """Take a step.
-
-        Args:
-            step: changes its first argument, the change.
-            w: the model, which follows.
-            g: its gradient, which may be overwritten.
-        """
+        """Take a step."""
         if isinstance(step, Proximal):
             step.pull(w, g)
             step = step.step
@@ -90,18 +84,7 @@ class Carried:
 def batches(
     rng: np.random.Generator, n: int, epochs: int, batch_size: int | None, least: int = 1
 ) -> Iterator[Array | slice]:
-    """Deal the rows into minibatches, shuffled again in each epoch.
-
-    Args:
-        rng: shuffles the rows.
-        n: number of rows.
-        epochs: passes over the rows.
-        batch_size: B, rows of a minibatch; None means all rows.
-        least: if fewer rows than this are left for the last minibatch, they join the one before it.
-
-    Yields:
-        The indices of the rows of a minibatch, or a slice of all rows.
-    """
+    """Deal the rows into minibatches, shuffled again in each epoch."""
     steps = steps_per_epoch(n, batch_size, least)
     for _ in range(epochs):
         if batch_size is None or steps == 1:
@@ -113,16 +96,7 @@ def batches(
 
 
 def steps_per_epoch(n: int, batch_size: int | None, least: int = 1) -> int:
-    """Count the minibatches of one epoch of ``batches``.
-
-    Args:
-        n: number of rows.
-        batch_size: B, rows of a minibatch; None means all rows.
-        least: rows that the last minibatch must have.
-
-    Returns:
-        Their number.
-    """
+    """Count the minibatches of one epoch of ``batches``."""
     if batch_size is None:
         return 1
     whole, rest = divmod(n, batch_size)
@@ -130,16 +104,7 @@ def steps_per_epoch(n: int, batch_size: int | None, least: int = 1) -> int:
 
 
 def largest(n: int, batch_size: int, least: int = 1) -> int:
-    """Count the rows of the largest minibatch of ``batches``: the last one may have taken in leftover rows.
-
-    Args:
-        n: number of rows.
-        batch_size: B, rows of a minibatch.
-        least: rows that the last minibatch must have.
-
-    Returns:
-        Their number.
-    """
+    """Count the rows of the largest minibatch of ``batches``: the last one may have taken in leftover rows."""
     return max(min(batch_size, n), n - batch_size * (steps_per_epoch(n, batch_size, least) - 1))
 
 
@@ -148,14 +113,6 @@ def schedule(local: PlainSGD, round_: int, steps_before: int) -> Rates:
 
     ``lr_decay_round`` multiplies the rate in each round; ``lr_decay_step`` is Keras's lr / (1 + decay * steps). Nodes
     keep no state, so steps are counted as if the node had taken part in every round.
-
-    Args:
-        local: learning rate and decays.
-        round_: the round t = 1, 2, ...
-        steps_before: local steps in all rounds before.
-
-    Returns:
-        A function: eta of local step i = 0, 1, ...
     """
     start = local.lr * local.lr_decay_round ** (round_ - 1)
     return lambda i: start / (1 + local.lr_decay_step * (steps_before + i))

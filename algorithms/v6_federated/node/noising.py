@@ -81,11 +81,7 @@ class Noising:
         return self.plan.steps_per_epoch
 
     def ledger(self) -> Ledger | None:
-        """The hospital's ledger; None if its operator has set no budget.
-
-        Raises:
-            NodePermissionException: the ledger cannot be used.
-        """
+        """The hospital's ledger; None if its operator has set no budget."""
         policy, folder = self.request.policy, self.request.folder
         if not policy.private:
             return None
@@ -98,11 +94,7 @@ class Noising:
         return Ledger(folder.path, policy.epsilon, policy.delta, policy.epsilon_of_a_job)
 
     def reserve(self) -> None:
-        """Take the whole job from the budget, before its first round.
-
-        Raises:
-            NodePermissionException: it does not fit.
-        """
+        """Take the whole job from the budget, before its first round."""
         if (ledger := self.ledger()) is not None:
             ledger.reserve(self.entry, self.plan)
 
@@ -113,9 +105,6 @@ class Noising:
         A job costs the larger of what training and what evaluations cost, since each row is in one of both. Under the
         same key, another table of the hospital, or the table of another day, would give rows the other role too. It is
         another job in the ledger, and reserves a plan of its own.
-
-        Raises:
-            NodePermissionException: the node's secret cannot be read.
         """
         if self.rows is None or self.request.folder is None:
             return self.job
@@ -123,18 +112,7 @@ class Noising:
         return f"{self.job}-{self.request.folder.derived('roles of rows', roles.encode()):064x}"[: len(self.job) + 17]
 
     def use(self, kind: str, number: int) -> int:
-        """Count noisy sums of this request against the plan, before they are computed.
-
-        Args:
-            kind: "steps", "evaluations" or "statistics".
-            number: how many.
-
-        Returns:
-            How many of this kind the request has used before. The noise of each follows from its number.
-
-        Raises:
-            NodePermissionException: the plan has no more, or is not the one that the job has reserved.
-        """
+        """Count noisy sums of this request against the plan, before they are computed."""
         before = self._used[kind]
         if (ledger := self.ledger()) is not None:
             T = self.request.digest + kind.encode() + (b" %d" % before if before else b"")
@@ -152,27 +130,12 @@ class Noising:
         self.request.digest += secrets.token_bytes(32)
 
     def readable(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn an evaluation with noise into the form of an answer that no other node's is added to.
-
-        Args:
-            evaluation: its counts, in units of a row divided by ``units.COUNT``.
-
-        Returns:
-            See ``metrics.of_noisy_sums``.
-        """
+        """Turn an evaluation with noise into the form of an answer that no other node's is added to."""
         reach = metrics.reach(len(evaluation["bands"]))
         return metrics.of_noisy_sums(evaluation, self.plan.evaluation_noise * self.rows_of_a_person * reach)
 
     def sample(self, rows: Rows, step: int) -> Array | slice:
-        """Draw the rows of a step: each person's take part together, with the probability of the plan.
-
-        Args:
-            rows: the rows to train on.
-            step: the step in this request.
-
-        Returns:
-            The indices of the rows, or a slice of all rows.
-        """
+        """Draw the rows of a step: each person's take part together, with the probability of the plan."""
         if self.plan.rate == 1:
             return slice(None)
         persons = np.arange(len(rows)) if rows.persons is None else rows.persons
@@ -202,30 +165,12 @@ class Noising:
         return total + self._noise(f"gradient {step}", self.plan.noise * reach, len(total), shared)
 
     def statistic(self, total: Array, reach: float, number: int) -> Array:
-        """Add noise to a sum over rows, which the nodes of a block share (see ``shares``).
-
-        Args:
-            total: the sum, int64.
-            reach: the largest L2 norm of what one row contributes.
-            number: of this sum in the request.
-
-        Returns:
-            The sum with noise, int64.
-        """
+        """Add noise to a sum over rows, which the nodes of a block share (see ``shares``)."""
         sigma = self.plan.statistics_noise * self.rows_of_a_person * reach
         return total + self._noise(f"statistic {number}", sigma, len(total), shared=True)
 
     def counts(self, counts: Array, reach: float, purpose: str) -> Array:
-        """Add noise to counts of rows, which the nodes of a block share.
-
-        Args:
-            counts: the counts.
-            reach: the L2 norm of what one row can change.
-            purpose: what they are; each of a request has its own noise.
-
-        Returns:
-            The counts in units of a row divided by ``units.COUNT``, int64.
-        """
+        """Add noise to counts of rows, which the nodes of a block share."""
         sigma = self.plan.evaluation_noise * self.rows_of_a_person * reach * units.COUNT
         noise = self._noise(purpose, sigma, counts.size, shared=True)
         return np.asarray(np.rint(counts * units.COUNT), np.int64) + noise.reshape(counts.shape)
@@ -251,21 +196,7 @@ class Noising:
 
 
 def of_node(job: Any, request: Request, schema: Schema | None) -> Noising | None:
-    """Read a job's plan.
-
-    Args:
-        job: the job.
-        request: the request.
-        schema: what the operator has declared, if there is a budget.
-
-    Returns:
-        What the node does with it; None if the job has none.
-
-    Raises:
-        NodePermissionException: the job has none although the operator has set a budget, or has one although no
-            budget would count it.
-        SafeError: the plan is malformed.
-    """
+    """Read a job's plan."""
     if job.privacy is None:
         if request.policy.private:
             raise NodePermissionException(
@@ -292,20 +223,6 @@ def check_declared(job: Job, schema: Schema, policy: Policy, arrays: bool, reads
     """Refuse a job that some rows would fit and others not: whether they do is an answer that no noise covers.
 
     Nothing here depends on a row, only on the schema.
-
-    Args:
-        job: the job.
-        schema: what the operator has declared.
-        policy: the operator's limits.
-        arrays: whether the rows are arrays without names of columns.
-        reads: whether the request is for something that is computed from rows.
-
-    Raises:
-        SafeError: the job names other columns, another kind of label or other classes than the schema, or other columns
-            of words, or columns that no sum with noise uses, or a step that reads rows, or one after which declared
-            values are too large to compute with.
-        DataError: declared values cannot be computed with, as they are words or too large.
-        PrivacyThresholdViolation: a column has more levels than the operator allows.
     """
     spec, known = job.data, schema.classes or ()
     schema.check(spec)

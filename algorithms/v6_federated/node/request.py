@@ -45,19 +45,7 @@ class Request:
 
     @classmethod
     def of(cls, organization: int, function: str, arguments: Mapping[str, Any]) -> "Request":
-        """Read the limits of the node, and note the request.
-
-        Args:
-            organization: the node's organization.
-            function: the partial function that is called.
-            arguments: all of its arguments, with the job and the round, unchecked.
-
-        Returns:
-            The request.
-
-        Raises:
-            NodePermissionException: a limit cannot be read, or the hospital's folder cannot be used.
-        """
+        """Read the limits of the node, and note the request."""
         policy = Policy.of_node()
         job = arguments["job"] if isinstance(arguments["job"], dict) else {}
         masked = policy.aggregation != "plain" or job.get("aggregation", "plain") in ("masked", "pinned")
@@ -74,19 +62,11 @@ class Request:
 
     @functools.cached_property
     def study(self) -> Study | None:
-        """The study that this hospital has accepted when it is first looked at; None if there is none.
-
-        Raises:
-            NodePermissionException: there is one that was not accepted, or an accepted one has changed.
-        """
+        """The study that this hospital has accepted when it is first looked at; None if there is none."""
         return None if self.folder is None else study.accepted(self.folder.path)
 
     def check_stopped(self) -> None:
-        """Refuse the request if the hospital's operator has stopped its job.
-
-        Raises:
-            NodePermissionException: the operator has, or the list of stopped jobs cannot be read.
-        """
+        """Refuse the request if the hospital's operator has stopped its job."""
         if self.folder is not None:
             stopped.check(self.folder.path, self.entry.job)
 
@@ -94,14 +74,6 @@ class Request:
         """Count the request before anything is computed for it.
 
         It is the same as an earlier one only if its answer is: function, arguments, rows, and what the node keeps.
-
-        Args:
-            state: the version of what the node keeps for the job.
-            transcript: T of a request for a masked answer, which binds all of these.
-
-        Raises:
-            PrivacyThresholdViolation: the job, or all jobs of a week, have made too many.
-            NodePermissionException: the counters cannot be used.
         """
         if self.folder is not None:
             entry = self.entry
@@ -114,29 +86,13 @@ class Request:
             quota.count(self.policy, self.folder, entry.job, entry.function, self.digest, quota.now())
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """Return random numbers of the node's own: the same for the same request, and known to nobody else.
-
-        Args:
-            purpose: what they are for; each purpose has its own numbers.
-
-        Returns:
-            A new generator.
-        """
+        """Return random numbers of the node's own: the same for the same request, and known to nobody else."""
         if self.folder is None:
             return np.random.default_rng()
         return np.random.default_rng(self.folder.derived(purpose, self.digest))
 
     def answered(self, answer: Mapping[str, Any], rows: int | None) -> None:
-        """Note in the audit log what leaves.
-
-        Args:
-            answer: the answer.
-            rows: how many rows it is about; None if it is about none.
-
-        Raises:
-            NodePermissionException: the log cannot be written, or the job was stopped while the answer was computed;
-                the answer must not leave.
-        """
+        """Note in the audit log what leaves."""
         self.check_stopped()
         if self.folder is not None:
             size, sha256 = audit.sent(answer)
@@ -146,13 +102,6 @@ class Request:
             audit.write(self.folder, replace(line, left=left, bytes=size, sha256=sha256))
 
     def refused(self, reason: str) -> None:
-        """Note in the audit log that nothing leaves, and why.
-
-        Args:
-            reason: the error's text in one line, which quotes no value of a row.
-
-        Raises:
-            NodePermissionException: the log cannot be written.
-        """
+        """Note in the audit log that nothing leaves, and why."""
         if self.folder is not None:
             audit.write(self.folder, replace(self.entry, time=audit.now(), refused=reason))

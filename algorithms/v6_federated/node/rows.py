@@ -86,22 +86,7 @@ class NodeRows:
         request: Request,
         schema: Schema | None = None,
     ) -> None:
-        """Check a task and the columns that it uses.
-
-        Args:
-            organization_id: the organization whose node it is.
-            database: the rows, as vantage6 hands them over.
-            job: what central tells all nodes.
-            round_: the round, from 0.
-            request: the request, with the operator's limits.
-            schema: what the hospitals of a study have agreed on; its columns are used if the job names none, and no
-                others may be named.
-
-        Raises:
-            SafeError: the job is malformed, or a fitted step that it names is no longer kept.
-            PrivacyThresholdViolation: the operator's limits do not allow the request.
-            DataError: the database cannot be read, or a column is missing.
-        """
+        """Check a task and the columns that it uses."""
         self.organization_id, self.round = organization_id, round_
         self.state = self.state_of(organization_id, job, round_)
         steps = kept(job.data.preprocess, self.state)
@@ -155,29 +140,13 @@ class NodeRows:
             self.failure = self.failure or error
 
     def check_failed(self) -> None:
-        """Raise the first error after which the node has computed on.
-
-        Raises:
-            Exception: there was one.
-        """
+        """Raise the first error after which the node has computed on."""
         if self.failure is not None:
             raise self.failure
 
     @staticmethod
     def state_of(organization_id: int, job: Job, round_: int) -> State:
-        """What an organization's node keeps for a job.
-
-        Args:
-            organization_id: the organization.
-            job: what central tells all nodes.
-            round_: the round that is running, whose state ``save`` keeps.
-
-        Returns:
-            The state.
-
-        Raises:
-            SafeError: the job is malformed.
-        """
+        """What an organization's node keeps for a job."""
         job.check(organization_id, round_)
         noisy = "" if job.privacy is None else "-noisy"  # what was kept without noise must not be sent with it
         return State(job_folder(), f"{job.method}-{job.key}-{organization_id}{noisy}", round_)
@@ -198,11 +167,7 @@ class NodeRows:
 
     @functools.cached_property
     def model(self) -> models.Model:
-        """The model that the job names.
-
-        Raises:
-            SafeError: it does not fit the label or the data.
-        """
+        """The model that the job names."""
         assert self.job.model is not None
         spec = models.parse(self.job.model)
         self.policy.check_size(models.parameters(spec), f"the model {spec['name']}")
@@ -252,11 +217,7 @@ class NodeRows:
 
     @functools.cached_property
     def rows(self) -> Rows:
-        """The rows to train on.
-
-        Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum.
-        """
+        """The rows to train on."""
         self._check_covered()
         self._check_rows()
         return self._rows
@@ -283,12 +244,7 @@ class NodeRows:
 
     @property
     def n(self) -> int:
-        """The number of rows to train on.
-
-        Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum, the label has too many values, or the
-                job names a class that too few rows have.
-        """
+        """The number of rows to train on."""
         return self._counted[0]
 
     def _check_rows(self) -> None:
@@ -341,12 +297,7 @@ class NodeRows:
 
     @property
     def numbers(self) -> Array:
-        """The labels of the rows to train on, which are numbers to predict (n,), float64.
-
-        Raises:
-            SafeError: the labels are classes, or times.
-            PrivacyThresholdViolation: there are fewer rows than the minimum, or all but a few have the same label.
-        """
+        """The labels of the rows to train on, which are numbers to predict (n,), float64."""
         spec = self.job.data
         if not spec.regression or spec.event is not None:
             raise SafeError("the task asks for the moments of a label of classes; moments need a label of numbers")
@@ -359,11 +310,7 @@ class NodeRows:
 
     @property
     def labels(self) -> Array:
-        """The labels of the rows to train on, as indices of the job's classes (n,).
-
-        Raises:
-            PrivacyThresholdViolation: there are fewer rows than the minimum.
-        """
+        """The labels of the rows to train on, as indices of the job's classes (n,)."""
         self._check_covered()
         self._check_rows()
         assert self.job.data.classes is not None
@@ -378,11 +325,7 @@ class NodeRows:
 
     @functools.cached_property
     def features(self) -> Features:
-        """The features of the same rows for statistics: after the steps so far, in the precision of the table.
-
-        Raises:
-            DataError: values are infinite.
-        """
+        """The features of the same rows for statistics: after the steps so far, in the precision of the table."""
         self._check_covered()
         self._check_rows()
         self.source.features(self.job.data).check_finite()
@@ -409,9 +352,6 @@ class NodeRows:
 
         Args:
             X: columns of numbers of the rows to train on (n, d).
-
-        Returns:
-            The columns; those that mark few rows are constant.
         """
         levelling = preprocessing.Levelling(self.policy.minimum_rows_a_side)
         return levelling.fit(Features([str(i) for i in range(X.shape[1])], X, {})).X
@@ -419,16 +359,8 @@ class NodeRows:
     def special(self, name: Literal["offset", "weights", "event", "time"], default: float) -> Array:
         """Return a column that is neither a feature nor the label, for the rows to train on.
 
-        Args:
-            name: which of the job's ``DataSpec`` names it.
-            default: what it holds if the job names none.
-
         Returns:
             Numbers (n,), float64.
-
-        Raises:
-            DataError: values are missing, or not numbers.
-            PrivacyThresholdViolation: all rows but a few have the same value.
         """
         self._check_covered()
         column = getattr(self.job.data, name)
@@ -443,15 +375,8 @@ class NodeRows:
     def times(self, few_events: bool = False) -> tuple[Array, Array]:
         """Return the times of the rows to train on: the label, or a column of its own if there is none.
 
-        Args:
-            few_events: whether few rows may have the event, as what is computed is about other rows too.
-
         Returns:
             Times of the event or of censoring (n,), and 1 for an event or 0 for censoring (n,), float64.
-
-        Raises:
-            SafeError: the column of events holds other numbers than 0 and 1.
-            PrivacyThresholdViolation: there are too few rows or events.
         """
         if not self.job.data.supervised:
             time, event = times.parted(times.signed(self.special("time", 0.0), self.special("event", 1.0)))
@@ -468,9 +393,6 @@ class NodeRows:
 
         Levels that too few rows have are left out, and while their rows are too few, the smallest other level too: see
         ``countable``. Not in a study, where what is small over a block is left out by central's code.
-
-        Returns:
-            The groups.
         """
         self._check_covered()
         spec, G = self.job.data, max(len(self.job.data.levels), 1)
@@ -492,20 +414,9 @@ class NodeRows:
         return Groups(index, few, others)
 
     def check_time(self) -> None:
-        """End a task that takes longer than the operator allows.
-
-        Raises:
-            NodePermissionException: it does.
-        """
+        """End a task that takes longer than the operator allows."""
         self.policy.check_seconds(time.monotonic() - self._began)
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """Return random numbers that depend on the job's seed, this node and this round.
-
-        Args:
-            purpose: what they are for; each purpose has its own numbers.
-
-        Returns:
-            A new generator.
-        """
+        """Return random numbers that depend on the job's seed, this node and this round."""
         return generator(self.job.seed, purpose, self.identity, self.round)

@@ -36,13 +36,7 @@ class State:
     """
 
     def __init__(self, folder: Path, name: str, round_: int) -> None:
-        """Name the state; nothing is read or written yet.
-
-        Args:
-            folder: the job's folder.
-            name: a name for method, job and organization together.
-            round_: the round that is running, whose state ``save`` keeps.
-        """
+        """Name the state; nothing is read or written yet."""
         self.folder, self.name, self.round = folder, name.replace("/", "-"), round_
         self.stamp, self.loaded_stamp, self.history = b"", b"", b""
         self._loaded: int | None = None
@@ -50,15 +44,7 @@ class State:
         self._saved = False
 
     def bind(self, stamp: bytes, named: int | None) -> None:
-        """Begin a request whose answer is masked: masks depend on what it names, whatever becomes of it.
-
-        Args:
-            stamp: its transcript.
-            named: the round whose arrays it may load; None if it may load none.
-
-        Raises:
-            SafeError: another program has put a link in the place of the file.
-        """
+        """Begin a request whose answer is masked: masks depend on what it names, whatever becomes of it."""
         self.stamp, self._named = stamp, named
         if named is not None:
             self.load(named)
@@ -68,26 +54,12 @@ class State:
         """Keep what the request names for this round too, if nothing was saved in it.
 
         Otherwise the next masks would tell how far a node came that could not compute its part.
-
-        Raises:
-            SafeError: the job's folder cannot be written, or another program has put a link there.
         """
         if not self._saved:
             self.save((None if self._named is None else self.load(self._named)) or {})
 
     def load(self, round_: int) -> dict[str, Array] | None:
-        """Load the arrays of a round.
-
-        Args:
-            round_: the round that kept them.
-
-        Returns:
-            The arrays by name; None if there are none, or if their file is broken.
-
-        Raises:
-            SafeError: another program has put a link in the place of the file, or a masked answer would depend on what
-                the request does not name.
-        """
+        """Load the arrays of a round."""
         if self.stamp and round_ != self._named:
             raise SafeError("where answers are masked, a function can load what `known` names and nothing else")
         try:
@@ -102,12 +74,7 @@ class State:
         return None
 
     def version(self) -> list[int]:
-        """Say which arrays this round finds, without reading them.
-
-        Returns:
-            Round, size and time of the latest file of the rounds before; empty if there is none. It is the same if
-            this round is run again, and another if an earlier one is.
-        """
+        """Say which arrays this round finds, without reading them."""
         before = [old for old in self._files() if old < self.round]
         with contextlib.suppress(OSError):
             found = self._file(max(before)).stat() if before else None
@@ -115,25 +82,11 @@ class State:
         return []
 
     def part(self, name: str) -> "State":
-        """Return a part of the state that does not depend on the round and is removed with the rest.
-
-        Args:
-            name: a name for the part.
-
-        Returns:
-            The part, as a state of round 0.
-        """
+        """Return a part of the state that does not depend on the round and is removed with the rest."""
         return State(self.folder, f"{self.name}-{name}", 0)
 
     def save(self, arrays: Mapping[str, Any]) -> None:
-        """Keep arrays for later rounds.
-
-        Args:
-            arrays: numpy arrays or torch tensors, by name.
-
-        Raises:
-            SafeError: the job's folder cannot be written, or another program has put a link there.
-        """
+        """Keep arrays for later rounds."""
         file = self._file(self.round)
         check_regular(file)
         plain: dict[str, Any] = {k: v.cpu().numpy() if hasattr(v, "cpu") else v for k, v in arrays.items()}
@@ -154,11 +107,7 @@ class State:
                     self._file(old).unlink()
 
     def remove(self) -> None:
-        """Remove everything of this method, job and organization.
-
-        Raises:
-            SafeError: another program has made a folder of such a name.
-        """
+        """Remove everything of this method, job and organization."""
         files = [*self.folder.glob(f"{glob.escape(self.name)}-*")]
         for file in files:
             if file.is_symlink() or not file.is_dir():

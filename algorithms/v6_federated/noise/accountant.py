@@ -47,14 +47,7 @@ NOISES = (("noise", "steps"), ("evaluation_noise", "evaluations"), ("statistics_
 
 
 def events(plan: Plan) -> tuple[Any, Any]:
-    """What a plan does, as the library describes it.
-
-    Args:
-        plan: a job's plan.
-
-    Returns:
-        A DpEvent of the rows to train on, and one of the rows held out.
-    """
+    """What a plan does, as the library describes it."""
     import dp_accounting as dp  # here, since it takes half a second and only nodes with a budget need it
 
     step = dp.GaussianDpEvent(plan.noise)
@@ -74,28 +67,13 @@ def epsilon(plans: Iterable[Plan], delta: float) -> float:
 
     This holds if each plan was chosen after seeing the results of others, and if jobs run at the same time (Feldman and
     Zrnic 2021; Haney et al. 2023).
-
-    Args:
-        plans: the plans.
-        delta: the probability that epsilon does not bound the loss.
-
-    Returns:
-        epsilon.
     """
     return _epsilon(_divergences(plans), delta)
 
 
 @functools.lru_cache(maxsize=256)
 def epsilon_pld(plan: Plan, delta: float) -> float:
-    """What one plan costs, by privacy loss distributions: a tighter bound than ``epsilon``, for a fixed plan alone.
-
-    Args:
-        plan: a job's plan.
-        delta: the probability that epsilon does not bound the loss.
-
-    Returns:
-        epsilon; that of ``epsilon`` if it is above 50.
-    """
+    """What one plan costs, by privacy loss distributions: a tighter bound than ``epsilon``, for a fixed plan alone."""
     from dp_accounting.pld import PLDAccountant
 
     bound = epsilon([plan], delta)
@@ -108,21 +86,7 @@ def epsilon_pld(plan: Plan, delta: float) -> float:
 def calibrated(
     plan: Plan, target: float, delta: float, spent: Iterable[Plan] = (), noises: Collection[str] = tuple(dict(NOISES))
 ) -> Plan:
-    """The plan with the smallest noise that costs at most epsilon. Its noises keep their proportions.
-
-    Args:
-        plan: a job's plan, whose noises count by their proportions only.
-        target: the epsilon that it may cost, with ``spent``.
-        delta: the probability that epsilon does not bound the loss.
-        spent: plans whose costs are added.
-        noises: which of its noises are to be found; others stay as they are.
-
-    Returns:
-        The plan with those noises, as far as it asks for any, multiplied by one factor, to 0.03% the smallest.
-
-    Raises:
-        SafeError: no noise that a plan can have is large enough.
-    """
+    """The plan with the smallest noise that costs at most epsilon. Its noises keep their proportions."""
     used = {noise: getattr(plan, noise) for noise, count in NOISES if getattr(plan, count) and noise in noises}
     if not used:
         return plan
@@ -146,17 +110,7 @@ def calibrated(
 
 
 def fitting_steps(spent: Iterable[Plan], plan: Plan, target: float, delta: float) -> int:
-    """How many steps fit, with the plan's noises, evaluations and statistics.
-
-    Args:
-        spent: plans whose costs are added.
-        plan: a job's plan, whose number of steps does not count.
-        target: the epsilon that all may cost together.
-        delta: the probability that epsilon does not bound the loss.
-
-    Returns:
-        The largest number of steps that a plan can have and that costs at most epsilon; 0 if there is none.
-    """
+    """How many steps fit, with the plan's noises, evaluations and statistics."""
     before, most = _divergences(spent), int(RANGES["steps"][1])
 
     def too_many(steps: int) -> bool:

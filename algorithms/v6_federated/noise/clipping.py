@@ -51,15 +51,7 @@ class RowGradients(Protocol):
 
 
 def check(model: Any) -> None:
-    """Refuse models that do not give the gradient of each row.
-
-    Args:
-        model: a model.
-
-    Raises:
-        SafeError: the model is recurrent, or trees, or of numbers, or another that cannot be trained with clipped
-            gradients.
-    """
+    """Refuse models that do not give the gradient of each row."""
     if getattr(model, "outcome", None) is not None:
         raise SafeError("a model of numbers cannot be trained with clipped gradients; choose a label of classes")
     if not hasattr(model, "row_gradients"):
@@ -109,9 +101,6 @@ def clipped_sum(model: Any, w: Any, X: Any, y: Any, clip: float, units: int) -> 
 
     Returns:
         The sum (d,) in units of C / ``units``, int64. One row changes it by ``sensitivity`` at most.
-
-    Raises:
-        SafeError: the model is not accepted, or ``clip`` or ``units`` is out of range.
     """
     check(model)
     if not CLIPS[0] <= clip <= CLIPS[1]:
@@ -217,13 +206,6 @@ def sensitivity(d: int, units: int) -> float:
     Together: units / (1 - a) + sqrt(d) with a = (4d + 8) u + (2 m^2 + 1) v. The code takes 2 m^2 + 8 for its own
     arithmetic, and sqrt(d) (1 + 2^-20) for step 4. With 2^20 units and d = 200,000, the
     first adds 0.05% of units and the second 0.04%.
-
-    Args:
-        d: number of parameters.
-        units: as in ``clipped_sum``.
-
-    Returns:
-        The bound on the L2 norm of the change, in units.
     """
     a = (4 * d + 8) * 2.0**-53 + (2 * CHUNK**2 + 8) * 2.0**-24
     return float(units / (1 - a) + np.sqrt(d) * (1 + 2.0**-20))

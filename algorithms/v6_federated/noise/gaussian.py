@@ -50,18 +50,9 @@ MOST_VALUES = 2**35  # then ChaCha20's counter of 64-byte blocks, 32 bits, is at
 def discrete_gaussian(key: bytes, sigma: float, size: int) -> Array:
     """Draw discrete Gaussian noise.
 
-    Args:
-        key: 32 bytes, secret, and used for one draw only. The same key gives the same numbers on every machine;
-            another sigma gives other numbers, another size more or fewer of the same.
-        sigma: standard deviation, from 4 to 2^40.
-        size: how many.
-
     Returns:
         The numbers, int64 (size,). Time: 10 ns a value up to sigma 1024, 50 ns at 2^40, and once per sigma 30 ms at
         most for its table.
-
-    Raises:
-        ValueError: the key, sigma or size is out of range.
     """
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key of {len(key)} bytes; expected {KEY_BYTES}")

@@ -107,17 +107,7 @@ class Ledger:
     """A hospital's ledger."""
 
     def __init__(self, folder: Path, epsilon: float, delta: float, epsilon_per_job: float | None = None) -> None:
-        """Name a ledger.
-
-        Args:
-            folder: the hospital's own folder.
-            epsilon: what all jobs together may cost.
-            delta: the probability that epsilon does not bound the loss.
-            epsilon_per_job: what one job may cost; None means no limit of its own.
-
-        Raises:
-            NodePermissionException: the operator's epsilon or delta cannot be used.
-        """
+        """Name a ledger."""
         for name, value, most in (
             ("EPSILON", epsilon, MOST_EPSILON),
             ("DELTA", delta, MOST_DELTA),
@@ -133,16 +123,7 @@ class Ledger:
         self.epsilon_per_job = epsilon_per_job
 
     def reserve(self, job: str, plan: Plan) -> None:
-        """Reserve a job's whole plan, before its first round. Nothing is ever given back.
-
-        Args:
-            job: the job's key.
-            plan: all that it will ask. The same plan again changes nothing.
-
-        Raises:
-            NodePermissionException: the job has reserved another plan, the plan costs too much, or the ledger cannot
-                be used.
-        """
+        """Reserve a job's whole plan, before its first round. Nothing is ever given back."""
         with self._locked() as database:
             reserved, head = _chain(database)
             if job in reserved:
@@ -164,19 +145,6 @@ class Ledger:
         """Count what a request uses of the job's reservation, before it is computed.
 
         No noise is added without it, so this is where a request with another plan than the reserved one is refused.
-
-        Args:
-            job: the job's key.
-            plan: the plan by which the request is answered: its noise, its clip, and all else that it says.
-            T: the request's transcript. The same request again counts once.
-            steps: noisy sums of gradients that it asks.
-            evaluations: evaluations that it asks.
-            statistics: noisy sums of the preparation that it asks.
-
-        Raises:
-            NodePermissionException: the job has reserved nothing, less or another plan, T is known of another request,
-                or the ledger cannot be used.
-            ValueError: a number is negative.
         """
         asked = {"steps": steps, "evaluations": evaluations, "statistics": statistics}
         if min(asked.values()) < 0:
@@ -207,11 +175,7 @@ class Ledger:
             database.execute("INSERT INTO use VALUES (?, ?, ?, ?, ?)", (T, job, *asked.values()))
 
     def spent(self) -> Spent:
-        """What is spent and by whom. It only reads.
-
-        Raises:
-            NodePermissionException: the ledger cannot be read, or has been changed.
-        """
+        """What is spent and by whom. It only reads."""
         if not (self.folder / NAME).exists():
             return Spent(0.0, self.epsilon, self.delta, (), FIRST.hex())
         with _explained(self.folder), contextlib.closing(connect(self.folder / NAME, "?mode=ro")) as database:

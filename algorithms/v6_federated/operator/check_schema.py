@@ -59,22 +59,6 @@ def drafted(
 
     Bounds are the extremes of the table, rounded outward to two digits, and further than the extreme value itself where
     few rows have it. Levels and classes are those that enough rows have. The number of rows is rounded.
-
-    Args:
-        path: a csv, Excel, Parquet or npz file, or a folder of images.
-        label: the label's column; None means the last one. Arrays have one label.
-        regression: whether the label is a number to predict.
-        person: the column that says which rows are of the same person.
-        policy: the operator's limits, which say what few rows are; None means those of this process.
-
-    Returns:
-        The draft, and lines that say what a person must look at.
-
-    Raises:
-        SafeError: there is no such file, or no schema can be drafted from it.
-        DataError: it cannot be read.
-        NodePermissionException: the limits of this process cannot be read.
-        PrivacyThresholdViolation: it has too few rows, or the label too many values.
     """
     policy = Policy.of_node() if policy is None else policy
     source = opened(path)
@@ -310,20 +294,7 @@ def check(options: CheckSchemaOptions) -> Found:
 
 
 def compared(declared: Schema, path: Path) -> tuple[list[str], list[str]]:
-    """Compare a schema with the hospital's own table.
-
-    Args:
-        declared: the schema.
-        path: the table.
-
-    Returns:
-        Problems, with which this hospital cannot take part, or more than 5% of a column's values would count as
-        others; and notes about fewer values that were not foreseen.
-
-    Raises:
-        SafeError: there is no such file.
-        DataError: it cannot be read.
-    """
+    """Compare a schema with the hospital's own table."""
     source = opened(path)
     problems: list[str] = []
     notes: list[str] = []

@@ -63,14 +63,7 @@ class Command:
     example: str
 
     def run(self, options: Any) -> int:
-        """Do the work.
-
-        Args:
-            options: the record of options.
-
-        Returns:
-            The exit status.
-        """
+        """Do the work."""
         work: Callable[[Any], int] = pkgutil.resolve_name(self.home)
         return work(options)
 
@@ -106,14 +99,7 @@ class Found:
 
 
 def prints(work: Callable[[Record], Found]) -> Callable[[Record], int]:
-    """Make the function of a command: it prints what the work found, without characters that could command a terminal.
-
-    Args:
-        work: does the work.
-
-    Returns:
-        The function. What a node would answer to a task becomes an error of the command.
-    """
+    """Make the function of a command: it prints what the work found, without characters that command a terminal."""
 
     @functools.wraps(work)
     def run(options: Record) -> int:
@@ -145,16 +131,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build(program: str, commands: Sequence[Command | Group], description: str) -> Parser:
-    """Build the parser of all commands.
-
-    Args:
-        program: how the program is called.
-        commands: the commands.
-        description: what the program does, in one line.
-
-    Returns:
-        The parser. What it parses has the attribute ``command``, and those of the command's record.
-    """
+    """Build the parser of all commands."""
     first = next(command for command in commands if isinstance(command, Command))
     parser = Parser(prog=program, description=description, epilog=f"example: {program} {first.example}")
     _add(parser, "COMMAND", commands, program)
@@ -180,18 +157,7 @@ def _add(parser: Parser, metavar: str, commands: Sequence[Command | Group], prog
 
 
 def parse(parser: Parser, arguments: Sequence[str] | None) -> tuple[Command, Any]:
-    """Read the words of the command line.
-
-    Args:
-        parser: the parser of all commands.
-        arguments: the words after the program's name; None takes them from the process.
-
-    Returns:
-        The command and its options.
-
-    Raises:
-        SystemExit: after ``--help``, or if options are wrong.
-    """
+    """Read the words of the command line."""
     given = vars(parser.parse_args(arguments))
     command: Command = given.pop("command")
     return command, filled(command.options, given)
@@ -220,12 +186,7 @@ READERS: dict[Any, Callable[[str], object]] = {int: read_whole, float: read_numb
 
 
 def add_options(parser: argparse.ArgumentParser, record: type) -> None:
-    """Add the options of a record to a parser.
-
-    Args:
-        parser: the parser.
-        record: a dataclass whose fields are ``Annotated[TYPE, Option(...)]``.
-    """
+    """Add the options of a record to a parser."""
     hints = get_type_hints(record, include_extras=True)
     for field in fields(record):
         hint, option = get_args(hints[field.name])
@@ -254,13 +215,5 @@ def _required(field: Field[Any]) -> bool:
 
 
 def filled(record: type[Record], given: dict[str, Any]) -> Record:
-    """Make a record of the values that a user gave.
-
-    Args:
-        record: the record's type.
-        given: values by the names of the fields; lists become tuples.
-
-    Returns:
-        The record.
-    """
+    """Make a record of the values that a user gave."""
     return record(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})

@@ -10,17 +10,7 @@ from v6_federated.operator.options import KeysOptions
 
 
 def existing(folder: Path) -> Path:
-    """Check that a hospital's folder is there.
-
-    Args:
-        folder: the folder.
-
-    Returns:
-        The folder.
-
-    Raises:
-        SafeError: it is not there, or no folder.
-    """
+    """Check that a hospital's folder is there."""
     if not folder.is_dir():
         raise SafeError(
             f"{folder} is not a folder"

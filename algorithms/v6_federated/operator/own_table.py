@@ -11,18 +11,7 @@ from v6_federated.data.source import Source
 
 
 def opened(path: Path) -> Source:
-    """Read a table, or arrays.
-
-    Args:
-        path: a csv, tsv, Excel, Parquet or npz file, or a folder of images.
-
-    Returns:
-        The rows.
-
-    Raises:
-        SafeError: there is no such file.
-        DataError: it cannot be read. The text quotes none of its rows.
-    """
+    """Read a table, or arrays."""
     if not path.exists():
         raise SafeError(f"there is no file {path}; expected {', '.join(KINDS)}, .npz, or a folder of images")
     kind = KINDS.get(suffix(path), "") if path.is_file() else ""

@@ -90,19 +90,7 @@ class _Job:
 
 
 def shown(path: Path, job: str | None = None) -> tuple[list[str], dict[str, Any]]:
-    """Describe a log, or one answer that vantage6 has kept.
-
-    Args:
-        path: a hospital's folder, its audit log, or the file ``output`` of a task in the node's data volume.
-        job: the beginning of a job's key: every answer of this job is then shown on a line of its own.
-
-    Returns:
-        Lines for a person, and the same in numbers.
-
-    Raises:
-        SafeError: there is no such file, or it is neither a log nor an answer.
-        OSError: the file cannot be read.
-    """
+    """Describe a log, or one answer that vantage6 has kept."""
     file = path / audit.NAME if path.is_dir() else path
     if not file.is_file():
         of_nodes = sorted(path.glob(f"*/{audit.NAME}"))  # mock nodes have a folder each
@@ -278,14 +266,7 @@ def minute(time: str) -> str:
 
 
 def unused(folder: Path) -> list[str]:
-    """Say that a folder may be the wrong one: no job has left an audit log there.
-
-    Args:
-        folder: a hospital's folder.
-
-    Returns:
-        One line, or none.
-    """
+    """Say that a folder may be the wrong one: no job has left an audit log there."""
     if (folder / audit.NAME).is_file():
         return []
     return [

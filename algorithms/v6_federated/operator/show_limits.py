@@ -99,14 +99,7 @@ def _lines(values: Mapping[str, str], own: list[str], looser: list[str]) -> Iter
 
 
 def written(value: Any) -> str:
-    """Write the value of a limit for people.
-
-    Args:
-        value: the value, as ``Policy`` or JSON has it.
-
-    Returns:
-        One or a few words.
-    """
+    """Write the value of a limit for people."""
     if value is None:
         return "no limit"
     if isinstance(value, bool):

@@ -38,18 +38,7 @@ def sizes(options: SizesOptions) -> Found:
 
 
 def row(options: SizesOptions, size: int) -> dict[str, Any]:
-    """What blocks of one size cost. Hospitals miss independently, each in a share of the rounds.
-
-    Args:
-        options: hospitals, misses and rounds.
-        size: hospitals that a block has at least.
-
-    Returns:
-        ``size``. ``blocks``: their number. ``whole``: in which share of rounds the first block is whole. ``needed``:
-        blocks that a round needs. ``jobs``: the share of jobs that reach their last round, if a hospital that misses a
-        round is down until its end. ``again``: the same share, if such a hospital is back when central asks once more,
-        and misses that as often as the first time. ``all``: as ``jobs``, if a round needs all blocks.
-    """
+    """What blocks of one size cost. Hospitals miss independently, each in a share of the rounds."""
     blocks = options.hospitals // size
     sizes = [options.hospitals * (i + 1) // blocks - options.hospitals * i // blocks for i in range(blocks)]
     needed = math.ceil(OF_BLOCKS * blocks - 1e-9)
@@ -69,15 +58,7 @@ def row(options: SizesOptions, size: int) -> dict[str, Any]:
 
 
 def enough(whole: Sequence[float], least: int) -> float:
-    """How likely it is that some number of blocks is whole.
-
-    Args:
-        whole: how likely each one is.
-        least: how many must be.
-
-    Returns:
-        The probability.
-    """
+    """How likely it is that some number of blocks is whole."""
     of_number = [1.0]
     for p in whole:
         of_number = [(1 - p) * a + p * b for a, b in zip([*of_number, 0.0], [0.0, *of_number], strict=True)]

@@ -22,21 +22,7 @@ COUNTED = ("steps", "evaluations", "statistics")
 def shown(
     folder: Path, epsilon: float | None = None, delta: float | None = None, job: str | None = None
 ) -> tuple[list[str], dict[str, Any] | None]:
-    """Describe the ledger in a hospital's folder.
-
-    Args:
-        folder: the hospital's own folder.
-        epsilon: the budget; None takes that of the environment, if there is one.
-        delta: of the budget; None takes that of the environment, or 1e-5.
-        job: the beginning of a job's key: only this job is then listed. What is spent is that of all jobs.
-
-    Returns:
-        Lines for a person, and the same in numbers: None if the folder has no ledger; ``{"error": ...}`` if it cannot
-        be read or has been changed.
-
-    Raises:
-        SafeError: epsilon or delta is out of range.
-    """
+    """Describe the ledger in a hospital's folder."""
     if not (folder / NAME).is_file():
         return [], None
     budget = _chosen("epsilon", epsilon, MOST_EPSILON)

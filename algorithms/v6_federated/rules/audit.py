@@ -74,18 +74,7 @@ class Entry:
 
 
 def entry(policy: Policy, organization: int, function: str, round_: Any, job: Mapping[str, Any]) -> Entry:
-    """Begin the line of a request.
-
-    Args:
-        policy: the operator's limits.
-        organization: the node's organization.
-        function: the partial function that is called.
-        round_: the round that the task says.
-        job: what the task says about its job, unchecked.
-
-    Returns:
-        The line of a request of which nothing has left yet.
-    """
+    """Begin the line of a request."""
     return Entry(
         time=now(),
         run=run_number(),
@@ -103,14 +92,7 @@ def entry(policy: Policy, organization: int, function: str, round_: Any, job: Ma
 
 
 def query_text(query: str | None) -> str | None:
-    """A query as lines have it: readers of the log must see what was asked of the database, and no answer holds it.
-
-    Args:
-        query: the query that a task brought, if any.
-
-    Returns:
-        Its text as it was sent, without the end of a very long one.
-    """
+    """A query as lines have it: readers of the log must see what was asked of the database, and no answer holds it."""
     if not query:
         return None
     whole = query.encode("utf-8", "replace").decode()
@@ -124,15 +106,7 @@ def now() -> str:
 
 
 def contents(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what an answer holds, without its numbers.
-
-    Args:
-        answer: a partial function's answer, as JSON.
-
-    Returns:
-        By name: the shape of an array, the parts of a dictionary, the number of values in a list and the lists in
-        it, otherwise the kind of the value.
-    """
+    """Say what an answer holds, without its numbers."""
     parts: dict[str, Any] = {}
     for name, value in answer.items():
         if isinstance(value, dict) and set(value) == codec.PAYLOAD:
@@ -155,28 +129,13 @@ def _values(value: Any) -> int:
 
 
 def sent(answer: Mapping[str, Any]) -> tuple[int, str]:
-    """Measure an answer as vantage6 sends it, before encryption.
-
-    Args:
-        answer: a partial function's answer, as JSON.
-
-    Returns:
-        Bytes, and their SHA-256 in hexadecimal digits.
-    """
+    """Measure an answer as vantage6 sends it, before encryption."""
     parts = serialization.pieces(answer)
     return sum(map(len, parts)), serialization.sha256(parts).hexdigest()
 
 
 def write(folder: HospitalFolder, line: Entry) -> None:
-    """Add a line to the log. It is written whole, and to the disk, before the answer can leave.
-
-    Args:
-        folder: the hospital's folder.
-        line: the line.
-
-    Raises:
-        NodePermissionException: it cannot be written.
-    """
+    """Add a line to the log. It is written whole, and to the disk, before the answer can leave."""
     fields = {name: value for name, value in vars(line).items() if value not in (None, (), [], {})}
     data = f"{json.dumps(fields)}\n".encode()
     try:
@@ -211,17 +170,7 @@ def _append(descriptor: int, data: bytes) -> None:
 
 
 def read(file: Path) -> Iterator[Entry | None]:
-    """Read a log, whose lines may be broken: a disk was full, or another program has written there.
-
-    Args:
-        file: the log.
-
-    Yields:
-        Its lines, in the order in which they were written; None for one that is no entry.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Read a log, whose lines may be broken: a disk was full, or another program has written there."""
     entry_of = TypeAdapter(Entry)
     whole = True  # whether the line before has ended
     with file.open("rb") as stream:
@@ -236,12 +185,5 @@ def read(file: Path) -> Iterator[Entry | None]:
 
 
 def text(value: Any) -> str:
-    """A text from a task as the log has it: it commands no terminal and fills no disk.
-
-    Args:
-        value: the text; anything else is replaced by the name of its type.
-
-    Returns:
-        The beginning of the text, in one line without control characters.
-    """
+    """A text from a task as the log has it: it commands no terminal and fills no disk."""
     return one_line(value[:MOST_LETTERS] if isinstance(value, str) else type(value).__name__)

@@ -43,11 +43,7 @@ def number_of_threads(environment: Mapping[str, str] | None = None) -> int:
 
 @functools.cache
 def limit_threads() -> None:
-    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits.
-
-    Raises:
-        NodePermissionException: the operator's number of threads cannot be read.
-    """
+    """Use one thread unless the operator gives more: with a varying number, results would differ in their last bits."""
     threadpool_limits(limits=number_of_threads())
 
 
@@ -57,17 +53,7 @@ def debugging() -> bool:
 
 
 def read_environment(environment: Mapping[str, str] | None = None) -> tuple[str, dict[str, Any]]:
-    """Read the profile and the limits, and check the other variables.
-
-    Args:
-        environment: environment variables; None means those of this process.
-
-    Returns:
-        The profile, and the value of each limit by the name of its attribute of ``Policy``.
-
-    Raises:
-        NodePermissionException: a variable has a value that it cannot have, or one with the prefix is unknown.
-    """
+    """Read the profile and the limits, and check the other variables."""
     env = os.environ if environment is None else environment
     _check_names(env)
     profile = env.get(PREFIX + "PROFILE", "").strip() or limits.DEFAULT

@@ -42,20 +42,7 @@ class HospitalFolder:
 
     @classmethod
     def of_node(cls, policy: Policy, organization: int = 0, needed: bool = False) -> "HospitalFolder | None":
-        """Find the folder of this node, and make the fallback if there is none.
-
-        Args:
-            policy: the operator's limits.
-            organization: id of the node's organization; several mock nodes may share a folder.
-            needed: whether the request needs the folder, whatever the limits are.
-
-        Returns:
-            The folder; None if this is no real node and no limit needs one.
-
-        Raises:
-            NodePermissionException: the folder does not exist or cannot be written, or there is none although the
-                limits need one.
-        """
+        """Find the folder of this node, and make the fallback if there is none."""
         uri = os.environ.get(f"{RESERVED}_DATABASE_URI")
         volume = vantage6_api.lasting_folder()
         if volume is not None and vantage6_api.NO_OWN_FOLDER:
@@ -93,19 +80,7 @@ class HospitalFolder:
         return found
 
     def derived(self, purpose: str, message: bytes) -> int:
-        """Derive a number from the node's secret, for random numbers that nobody else can repeat.
-
-        Args:
-            purpose: what the number is for; each purpose has its own.
-            message: what else it hangs on: the same message gives the same number.
-
-        Returns:
-            A number of 256 bits.
-
-        Raises:
-            SafeError: another program has put something else in the secret's place.
-            NodePermissionException: the secret cannot be read or written.
-        """
+        """Derive a number from the node's secret, for random numbers that nobody else can repeat."""
         return int.from_bytes(hmac.digest(self._secret(), purpose.encode() + b"\0" + message, hashlib.sha256), "big")
 
     def _secret(self) -> bytes:

@@ -19,9 +19,6 @@ def countable(said: Array, classes: Array, few: Callable[[Array], Any]) -> set[s
         said: the level of each row (n,), None if it is missing.
         classes: the class of each row (n,), from 0; zeros if rows have no classes.
         few: says whether (..., c) rows by class are too few, although there are some.
-
-    Returns:
-        The levels.
     """
     names: Sequence[str] = sorted({*said.tolist()} - {None})
     place = {name: i for i, name in enumerate(names)}

@@ -47,25 +47,13 @@ class Limit:
     private: Value = AS_CAREFUL
 
     def value(self, profile: str) -> Value:
-        """Its value in a profile.
-
-        Args:
-            profile: one of ``PROFILES``.
-
-        Returns:
-            The value; None means no limit.
-        """
+        """Its value in a profile."""
         if profile == "private" and self.private != AS_CAREFUL:
             return self.private
         return self.trusting if profile == "trusting" else self.careful
 
     def looser(self, value: object, profile_value: object) -> bool:
-        """Whether a value allows more than the profile's.
-
-        Args:
-            value: the value as ``Policy`` has it.
-            profile_value: the profile's, as ``Policy`` has it.
-        """
+        """Whether a value allows more than the profile's."""
         if value == profile_value or self.stricter == "none":
             return False
         if value is None or profile_value is None:  # None allows everything

@@ -16,17 +16,6 @@ def locked(file: Path, schema: Sequence[str], what: str) -> Iterator[sqlite3.Con
     """Use a database in one transaction, while no other task may use it.
 
     What is written cannot come undone once the block is left, also if the power fails.
-
-    Args:
-        file: the database.
-        schema: statements that make its tables where there are none.
-        what: what it is, for the error.
-
-    Yields:
-        The database. If the block raises, nothing is written.
-
-    Raises:
-        NodePermissionException: the database cannot be used.
     """
     with explained(file, what), contextlib.closing(connect(file)) as database:
         if not in_container():  # on mock nodes nothing must survive a power cut
@@ -47,29 +36,13 @@ def locked(file: Path, schema: Sequence[str], what: str) -> Iterator[sqlite3.Con
 
 
 def connect(file: Path, query: str = "") -> sqlite3.Connection:
-    """Open a database; it waits while others use it.
-
-    Args:
-        file: the database.
-        query: parameters of SQLite, such as "?mode=ro".
-
-    Returns:
-        The connection, without transactions that begin by themselves.
-    """
+    """Open a database; it waits while others use it."""
     return sqlite3.connect(file.absolute().as_uri() + query, timeout=LOCK_SECONDS, isolation_level=None, uri=True)
 
 
 @contextlib.contextmanager
 def explained(file: Path, what: str) -> Iterator[None]:
-    """Refuse the request if a database cannot be used.
-
-    Args:
-        file: the database.
-        what: what it is.
-
-    Raises:
-        NodePermissionException: SQLite or the disk has refused.
-    """
+    """Refuse the request if a database cannot be used."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

@@ -99,30 +99,12 @@ class Policy:
 
     @classmethod
     def of(cls, profile: str, **changes: Any) -> "Policy":
-        """The limits of a profile.
-
-        Args:
-            profile: one of ``limits.PROFILES``.
-            changes: other values of some limits.
-
-        Returns:
-            The policy.
-        """
+        """The limits of a profile."""
         return replace(_of_profile(profile), **changes)
 
     @classmethod
     def of_node(cls, environment: Mapping[str, str] | None = None) -> "Policy":
-        """Read the limits of a node.
-
-        Args:
-            environment: environment variables; None means those of this process.
-
-        Returns:
-            The policy: the profile's values for limits that are not set; the profile ``careful`` if none is set.
-
-        Raises:
-            NodePermissionException: a limit cannot be read, or a variable with the prefix of limits is unknown.
-        """
+        """Read the limits of a node."""
         env = os.environ if environment is None else environment
         return _of_variables(tuple((name, text) for name, text in env.items() if name.upper().startswith(PREFIX)))
 
@@ -154,26 +136,13 @@ class Policy:
         return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in found.items()}
 
     def looser(self) -> list[str]:
-        """Name the limits that allow more than the profile does.
-
-        Returns:
-            Their names, as in ``limits.LIMITS``.
-        """
+        """Name the limits that allow more than the profile does."""
         own = Policy.of(self.profile)
         named = ((limit, limit.name.lower()) for limit in LIMITS)
         return [limit.name for limit, name in named if limit.looser(getattr(self, name), getattr(own, name))]
 
     def check_request(self, minimum_rows: int | None, participants: int, rounds: int) -> None:
-        """Refuse a request that would loosen a limit, has too few participants or too many rounds.
-
-        Args:
-            minimum_rows: the minimum number of rows that the request asks for, if it does.
-            participants: number of organizations that take part.
-            rounds: number of rounds of the job.
-
-        Raises:
-            PrivacyThresholdViolation: the request is refused.
-        """
+        """Refuse a request that would loosen a limit, has too few participants or too many rounds."""
         if minimum_rows is not None and minimum_rows < self.minimum_rows:
             raise PrivacyThresholdViolation(
                 f"the request asks for minimum_rows={minimum_rows}, but this node requires {self.minimum_rows} rows "
@@ -187,14 +156,7 @@ class Policy:
             )
 
     def check_holdout(self, holdout: float) -> None:
-        """Refuse to hold out so many rows that few are left to train on.
-
-        Args:
-            holdout: the share of the rows that the request holds out.
-
-        Raises:
-            PrivacyThresholdViolation: it is too large.
-        """
+        """Refuse to hold out so many rows that few are left to train on."""
         if self.maximum_holdout is not None and holdout * 100 > self.maximum_holdout:
             raise PrivacyThresholdViolation(
                 f"holdout={holdout:g} is more than the {self.maximum_holdout}% that this node allows "
@@ -202,14 +164,7 @@ class Policy:
             )
 
     def check_participants(self, participants: int) -> None:
-        """Refuse a job with fewer organizations than the minimum.
-
-        Args:
-            participants: number of organizations that take part.
-
-        Raises:
-            PrivacyThresholdViolation: there are too few.
-        """
+        """Refuse a job with fewer organizations than the minimum."""
         if participants < self.minimum_organizations:
             raise PrivacyThresholdViolation(
                 f"only {participants} organization(s) take part, but this node requires {self.minimum_organizations} "
@@ -217,15 +172,7 @@ class Policy:
             )
 
     def check_sample(self, asked: int, of: int) -> None:
-        """Refuse rounds in which fewer organizations are asked than the minimum.
-
-        Args:
-            asked: organizations that are asked in a round.
-            of: organizations of the job.
-
-        Raises:
-            PrivacyThresholdViolation: they are too few.
-        """
+        """Refuse rounds in which fewer organizations are asked than the minimum."""
         if asked < min(self.minimum_sample, of):  # how many may take part is another limit
             enough = math.ceil(100 * self.minimum_sample / of) / 100
             cure = f"fraction={enough:g} or more" if enough < 1 else "fraction=1"
@@ -235,15 +182,7 @@ class Policy:
             )
 
     def check_columns(self, columns: Iterable[str], twins: Iterable[str] = ()) -> None:
-        """Refuse columns that the operator does not allow.
-
-        Args:
-            columns: names of the columns that the request uses.
-            twins: names that columns of the request had in the file. pandas renames a column whose name occurs twice.
-
-        Raises:
-            PrivacyThresholdViolation: a column is not allowed.
-        """
+        """Refuse columns that the operator does not allow."""
         refused = [c for c in map(str.strip, columns) if not self._may_use(c)]
         refused += [f"{c} (twice in the file)" for c in map(str.strip, twins) if self._disallowed(c)]
         if refused:
@@ -253,18 +192,7 @@ class Policy:
             )
 
     def permitted(self, columns: Iterable[str], twins: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
-        """Choose the columns that the operator allows.
-
-        Args:
-            columns: all columns of a table.
-            twins: the names that columns had in the file, see ``check_columns``.
-
-        Returns:
-            The columns, in their order.
-
-        Raises:
-            PrivacyThresholdViolation: none is allowed.
-        """
+        """Choose the columns that the operator allows."""
         found = [c for c in columns if self._may_use(c.strip()) and not any(map(self._disallowed, twins([c])))]
         if not found:
             raise PrivacyThresholdViolation(
@@ -285,14 +213,7 @@ class Policy:
         return bool(parts) and parts <= self._disallowed_alike
 
     def check_seconds(self, seconds: float) -> None:
-        """End a task that takes longer than the operator allows.
-
-        Args:
-            seconds: how long the task has taken.
-
-        Raises:
-            NodePermissionException: it has taken too long.
-        """
+        """End a task that takes longer than the operator allows."""
         if self.maximum_seconds is not None and seconds > self.maximum_seconds:
             raise NodePermissionException(
                 f"the task takes longer than {self.maximum_seconds} s ({PREFIX}MAXIMUM_SECONDS); ask for fewer epochs "
@@ -300,29 +221,13 @@ class Policy:
             )
 
     def least_batch(self, weights: Sequence[float]) -> int:
-        """Count the rows that a minibatch of a study must have, whatever classes they have: no row decides it.
-
-        Args:
-            weights: the weight of each class, above 0.
-
-        Returns:
-            So many that they count as the minimum, by Kish's effective number of rows. Of rows with weights from a to
-            b, it is at least the share 4 a b / (a + b)^2 of their number (Kantorovich).
-        """
+        """Count the rows that a minibatch of a study must have, whatever classes they have: no row decides it."""
         a, b = min(weights), max(weights)
         least = self.minimum_batch
         return least if least <= 1 else math.ceil(round(least * (a + b) ** 2 / (4 * a * b), 6))
 
     def check_batch(self, batch_size: int, least: int = 0) -> None:
-        """Refuse minibatches of fewer rows than the minimum, as a step on one row is that row's gradient.
-
-        Args:
-            batch_size: rows of a minibatch.
-            least: rows that it must have with the weights of their classes; the error does not tell it.
-
-        Raises:
-            PrivacyThresholdViolation: they are too few.
-        """
+        """Refuse minibatches of fewer rows than the minimum, as a step on one row is that row's gradient."""
         if batch_size < self.minimum_batch:
             raise PrivacyThresholdViolation(
                 f"batch_size={batch_size} is below the {self.minimum_batch} rows that this node requires "
@@ -335,17 +240,7 @@ class Policy:
             )
 
     def check_local_steps(self, steps: int | None, minibatches: bool = False) -> None:
-        """Refuse more local steps than the operator allows, as a mean of several steps is no sum over rows.
-
-        Args:
-            steps: how many the request asks for; None if their number follows from the node's rows.
-            minibatches: whether they are on minibatches. One such step is no sum over rows either: nodes with fewer
-                rows than a minibatch take it on all of theirs.
-
-        Raises:
-            PrivacyThresholdViolation: they are too many, or their number is not known in advance; or a step is on a
-                minibatch, and the operator allows only one.
-        """
+        """Refuse more local steps than the operator allows, as a mean of several steps is no sum over rows."""
         most = self.maximum_local_steps
         if most is None or (steps is not None and steps <= most and not (minibatches and most == 1)):
             return
@@ -361,18 +256,7 @@ class Policy:
         )
 
     def check_leaf(self, min_rows_leaf: int, minimum_rows: int | None) -> int:
-        """Refuse leaves of fewer rows than the minimum, as a leaf's output is a statistic of its rows.
-
-        Args:
-            min_rows_leaf: rows that the request wants in a leaf at least.
-            minimum_rows: the minimum number of rows that the request asks for, if it does.
-
-        Returns:
-            Rows that a leaf must have.
-
-        Raises:
-            PrivacyThresholdViolation: the request wants too few.
-        """
+        """Refuse leaves of fewer rows than the minimum, as a leaf's output is a statistic of its rows."""
         required = max(self.minimum_rows, minimum_rows or 0)
         if min_rows_leaf < required:
             raise PrivacyThresholdViolation(
@@ -390,14 +274,6 @@ class Policy:
         """Refuse a label that is not a class, even if the request names its values.
 
         A model has parameters of its own for each value, and those of a value that only one row has reveal the row.
-
-        Args:
-            rows: rows of the node.
-            values: different values of the label among them.
-            named: values that the request names.
-
-        Raises:
-            PrivacyThresholdViolation: the request names too many values, or the node has too many.
         """
         if named > self.most_classes:
             raise PrivacyThresholdViolation(
@@ -411,14 +287,7 @@ class Policy:
             )
 
     def check_levels(self, named: int) -> None:
-        """Refuse to count rows by very many levels.
-
-        Args:
-            named: levels of the subgroup's column that the request names.
-
-        Raises:
-            PrivacyThresholdViolation: there are too many.
-        """
+        """Refuse to count rows by very many levels."""
         if named > self.most_classes:
             raise PrivacyThresholdViolation(
                 f"the request names {named} levels of the subgroup's column, but this node accepts at most "
@@ -429,12 +298,6 @@ class Policy:
         """Refuse classes that too few of the node's rows have: their parameters would single out rows.
 
         The error does not say which class it is or how many rows have it.
-
-        Args:
-            rows: the node's rows by class that the request names.
-
-        Raises:
-            PrivacyThresholdViolation: there is such a class, and the operator does not list it.
         """
         if self.classes is None:
             return
@@ -448,21 +311,7 @@ class Policy:
     def check_weights(
         self, rows: Sequence[int], weights: Sequence[float], minimum_rows: int | None, whose: str = "this node's"
     ) -> float:
-        """Refuse weights with which a gradient would be about few rows.
-
-        Args:
-            rows: the rows by class: the node's, or of a study, in which no node may fail by its own.
-            weights: the weight of each class.
-            minimum_rows: the minimum number of rows that the request asks for, if it does.
-            whose: rows, for the error.
-
-        Returns:
-            As which share of their number the rows count.
-
-        Raises:
-            PrivacyThresholdViolation: the rows count as fewer than the minimum, by Kish's effective number of rows,
-                the square of the sum of their weights over the sum of their squares.
-        """
+        """Refuse weights with which a gradient would be about few rows."""
         required = max(self.minimum_rows, minimum_rows or 0)
         total = sum(n * w for n, w in zip(rows, weights, strict=True))
         squares = sum(n * w**2 for n, w in zip(rows, weights, strict=True))
@@ -474,15 +323,7 @@ class Policy:
         return total**2 / squares / sum(rows) if squares else 1.0
 
     def check_size(self, parameters: int, what: str) -> None:
-        """Refuse what has too many numbers, before it takes memory.
-
-        Args:
-            parameters: its numbers.
-            what: what it is, for the error.
-
-        Raises:
-            PrivacyThresholdViolation: there are too many.
-        """
+        """Refuse what has too many numbers, before it takes memory."""
         if self.maximum_parameters is not None and parameters > self.maximum_parameters:
             raise PrivacyThresholdViolation(
                 f"{what} has {parameters} numbers, more than the {self.maximum_parameters} that this node allows "
@@ -490,14 +331,7 @@ class Policy:
             )
 
     def check_made(self, columns: int) -> None:
-        """Refuse steps that make very many columns, before these take memory.
-
-        Args:
-            columns: columns that the job's steps make of levels.
-
-        Raises:
-            PrivacyThresholdViolation: there are too many.
-        """
+        """Refuse steps that make very many columns, before these take memory."""
         if self.maximum_parameters is not None and columns > MOST_MADE:
             raise PrivacyThresholdViolation(
                 f"the job's steps make {columns} columns of levels, and this node allows {MOST_MADE}; leave out "
@@ -505,15 +339,7 @@ class Policy:
             )
 
     def check_wide(self, rows: int, columns: int) -> None:
-        """Refuse covariances of more columns than the rows can justify: the rows follow from them.
-
-        Args:
-            rows: rows of the node.
-            columns: columns of the covariance, or of the matrix that is multiplied.
-
-        Raises:
-            PrivacyThresholdViolation: there are too many columns.
-        """
+        """Refuse covariances of more columns than the rows can justify: the rows follow from them."""
         if columns * self.minimum_rows_a_column > rows:
             raise PrivacyThresholdViolation(
                 f"the covariance of {columns} columns needs {self.minimum_rows_a_column} rows for each column, and "
@@ -521,15 +347,7 @@ class Policy:
             )
 
     def check_classes(self, classes: int, column: str = "the label") -> None:
-        """Refuse to name the values of a column that has too many of them to hold classes or categories.
-
-        Args:
-            classes: different values of the column.
-            column: what to call the column in the error.
-
-        Raises:
-            PrivacyThresholdViolation: there are too many.
-        """
+        """Refuse to name the values of a column that has too many of them to hold classes or categories."""
         if classes > self.maximum_classes:
             raise PrivacyThresholdViolation(
                 f"{column} has more than {self.maximum_classes} values ({PREFIX}MAXIMUM_CLASSES); choose a column of "
@@ -537,14 +355,7 @@ class Policy:
             )
 
     def check_values(self, columns: Sequence[str]) -> None:
-        """Refuse statistics of columns in which too few rows have a value.
-
-        Args:
-            columns: the columns in which some rows have a value, but fewer than the minimum.
-
-        Raises:
-            PrivacyThresholdViolation: there are such columns.
-        """
+        """Refuse statistics of columns in which too few rows have a value."""
         if columns:
             named = ",".join(columns)
             raise PrivacyThresholdViolation(
@@ -555,15 +366,7 @@ class Policy:
             )
 
     def check_marks(self, column: str, marks: int) -> None:
-        """Refuse a column of weights or offsets that marks few rows: in sums, these would stand for themselves.
-
-        Args:
-            column: its name.
-            marks: whether all rows but a few have one value in it.
-
-        Raises:
-            PrivacyThresholdViolation: they have.
-        """
+        """Refuse a column of weights or offsets that marks few rows: in sums, these would stand for themselves."""
         if marks:
             raise PrivacyThresholdViolation(
                 f"in the column {column}, fewer than {self.minimum_rows_a_side} rows differ from the value that all "
@@ -571,14 +374,7 @@ class Policy:
             )
 
     def check_events(self, events: int) -> None:
-        """Refuse sums over few events: the gradient of a partial likelihood is one over the rows that have some.
-
-        Args:
-            events: events among the rows of the node.
-
-        Raises:
-            PrivacyThresholdViolation: there are too few.
-        """
+        """Refuse sums over few events: the gradient of a partial likelihood is one over the rows that have some."""
         if events < self.minimum_rows_a_side:
             raise PrivacyThresholdViolation(
                 f"fewer than {self.minimum_rows_a_side} rows of this node have the event ({PREFIX}MINIMUM_ROWS_A_SIDE);"
@@ -586,14 +382,7 @@ class Policy:
             )
 
     def check_events_of_groups(self, events: Sequence[int]) -> None:
-        """Refuse counts of events by group if some group has a few. Without them, its curve would be too good.
-
-        Args:
-            events: by group, as long as its rows are followed.
-
-        Raises:
-            PrivacyThresholdViolation: a group has too few, and not none.
-        """
+        """Refuse counts of events by group if some group has a few. Without them, its curve would be too good."""
         if any(0 < n < self.minimum_rows_a_side for n in events):
             of_a_group = " of a group" if len(events) > 1 else ""
             groups = "leave subgroup out, name a column with larger groups, " if len(events) > 1 else ""
@@ -604,14 +393,7 @@ class Policy:
             )
 
     def check_batch_events(self, events: int) -> None:
-        """Refuse a step over few events, as ``check_events`` does for all rows.
-
-        Args:
-            events: events among the rows of a minibatch, from 1.
-
-        Raises:
-            PrivacyThresholdViolation: there are too few.
-        """
+        """Refuse a step over few events, as ``check_events`` does for all rows."""
         if events < self.minimum_rows_a_side:
             raise PrivacyThresholdViolation(
                 f"fewer than {self.minimum_rows_a_side} rows of a minibatch have the event "
@@ -624,9 +406,6 @@ class Policy:
         Args:
             weights: what each row weighs, from 0 (n,). Of equal weights, (sum w)^2 / sum w^2 is their number.
             remedy: why that happens, and what a researcher can do except leaving the organization out.
-
-        Raises:
-            PrivacyThresholdViolation: the weights are those of too few rows; all of them are 0, or some not finite.
         """
         if self.minimum_rows_a_side and not _rows_that_weigh(weights) >= self.minimum_rows_a_side:
             raise PrivacyThresholdViolation(
@@ -640,10 +419,6 @@ class Policy:
 
         Args:
             weights: what each row weighs in each bin, from 0 (n, B).
-
-        Raises:
-            PrivacyThresholdViolation: in some bin the weights are those of fewer than two rows, or not finite. A bin
-                in which all rows weigh 0 holds nothing.
         """
         if self.minimum_rows_a_side and not all(_rows_that_weigh(bin_) >= 2 for bin_ in weights.T if bin_.any()):
             raise PrivacyThresholdViolation(
@@ -652,15 +427,7 @@ class Policy:
             )
 
     def check_rows(self, rows: int, minimum_rows: int | None) -> None:
-        """Refuse fewer rows than the minimum, without saying how many there are.
-
-        Args:
-            rows: rows of the node.
-            minimum_rows: the minimum that the request asks for, if it does.
-
-        Raises:
-            PrivacyThresholdViolation: there are too few.
-        """
+        """Refuse fewer rows than the minimum, without saying how many there are."""
         required = max(self.minimum_rows, minimum_rows or 0)
         if rows < required:
             raise PrivacyThresholdViolation(

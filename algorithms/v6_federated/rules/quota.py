@@ -24,18 +24,6 @@ def count(policy: Policy, folder: HospitalFolder, job: str, function: str, diges
     """Count a request, and refuse it if there were too many. A request that is repeated counts once.
 
     It is counted before anything is computed: a request that fails later has been counted.
-
-    Args:
-        policy: the operator's limits.
-        folder: the hospital's folder.
-        job: the job's key.
-        function: the partial function that is called.
-        digest: SHA-256 of the whole request.
-        now: the time, in seconds since 1970.
-
-    Raises:
-        PrivacyThresholdViolation: there were too many; it says when there is room again.
-        NodePermissionException: the counters cannot be read or written.
     """
     if function in FREE or (policy.maximum_rounds is None and policy.maximum_rounds_a_week is None):
         return

@@ -34,16 +34,7 @@ class Rounding:
 
     @classmethod
     def of(cls, step: int, identity: int, means: bool = True) -> "Rounding":
-        """The rounding of a node.
-
-        Args:
-            step: rows that a count must have.
-            identity: the node's: the organization's id, or a secret of any size.
-            means: whether means over rows are rounded too.
-
-        Returns:
-            The rounding.
-        """
+        """The rounding of a node."""
         return cls(step, step * (identity * GOLDEN % 2**32) >> 32, means)
 
     def counts(self, counts: Array) -> Array:
@@ -82,30 +73,12 @@ class Rounding:
         return rounded.reshape(confusion.shape)
 
     def loss(self, loss: float, n: int, unit: float = 1.0) -> float:
-        """Round a mean over rows, if means are rounded.
-
-        Args:
-            loss: the mean, from 0.
-            n: number of rows.
-            unit: what rows lose without a model, about.
-
-        Returns:
-            The mean, see ``rounded_loss``.
-        """
+        """Round a mean over rows, if means are rounded."""
         return rounded_loss(loss, n, unit) if self.means else loss
 
 
 def rounded_loss(loss: float, n: int, unit: float = 1.0) -> float:
-    """Round a mean over rows to about its standard error: a relative 1 / sqrt(n).
-
-    Args:
-        loss: the mean, from 0.
-        n: number of rows.
-        unit: what rows lose without a model, about; the smallest step is ``unit / n``.
-
-    Returns:
-        The mean, see ``rounded_to``. Rounding it again changes nothing.
-    """
+    """Round a mean over rows to about its standard error: a relative 1 / sqrt(n)."""
     size = max(loss, unit / math.sqrt(n))
     if not 0 < size < math.inf:
         return loss
@@ -113,16 +86,7 @@ def rounded_loss(loss: float, n: int, unit: float = 1.0) -> float:
 
 
 def rounded_to(value: float, size: float, n: int) -> float:
-    """Round a number of a given order of magnitude, which a sum over n rows has led to.
-
-    Args:
-        value: the number.
-        size: its order of magnitude, above 0.
-        n: number of rows.
-
-    Returns:
-        The nearest multiple of a power of two between 1 / 2 and 2 times ``size / sqrt(n)``.
-    """
+    """Round a number of a given order of magnitude, which a sum over n rows has led to."""
     step = step_of(size, n)
     return round(value / step) * step
 

@@ -153,17 +153,7 @@ class Schema:
 
     @classmethod
     def parse(cls, text: str) -> "Schema":
-        """Read a schema.
-
-        Args:
-            text: JSON as ``text`` writes it, or as an operator has changed it.
-
-        Returns:
-            The schema.
-
-        Raises:
-            SafeError: it is malformed; one line says where, and what is expected.
-        """
+        """Read a schema."""
         try:
             found = json.loads(text, object_pairs_hook=_once)
             json_text.check(found)
@@ -187,18 +177,7 @@ class Schema:
 
     @classmethod
     def of_file(cls, file: Path) -> "Schema":
-        """Read a schema from a file.
-
-        Args:
-            file: the file.
-
-        Returns:
-            The schema.
-
-        Raises:
-            FileNotFoundError: there is none.
-            SafeError: it cannot be read, or is malformed; the error begins with the file's name.
-        """
+        """Read a schema from a file."""
         try:
             with open_regular(file) as stream:
                 data = stream.read(MOST_BYTES + 1)
@@ -216,17 +195,7 @@ class Schema:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "Schema | None":
-        """Read the schema that a hospital's operator has declared.
-
-        Args:
-            folder: the hospital's own folder.
-
-        Returns:
-            The schema; None if there is none.
-
-        Raises:
-            SafeError: it cannot be read, or is malformed.
-        """
+        """Read the schema that a hospital's operator has declared."""
         try:
             return cls.of_file(folder / NAME)
         except FileNotFoundError:
@@ -276,14 +245,7 @@ class Schema:
         return [column.name for column in self.columns]
 
     def check_named(self, spec: DataSpec) -> None:
-        """Refuse a job that names other columns, whatever the table has: the words are the same at all hospitals.
-
-        Args:
-            spec: which columns the job names.
-
-        Raises:
-            SafeError: it names one that is not declared, or another label.
-        """
+        """Refuse a job that names other columns, whatever the table has: the words are the same at all hospitals."""
         if spec.label not in (None, self.label):
             raise SafeError(f"the label {spec.label} is not the schema's; expected {self.label}, or leave label out")
         known = {*self.features}
@@ -302,17 +264,7 @@ class Schema:
             )
 
     def named(self, spec: DataSpec) -> DataSpec:
-        """Name the columns that a job does not name. A table may have others, and its last one need not be the label.
-
-        Args:
-            spec: which columns of a table the job uses.
-
-        Returns:
-            The same with the schema's label, if there are labels, and the schema's features, where it had None.
-
-        Raises:
-            SafeError: the job needs a label, and the schema has none.
-        """
+        """Name the columns that a job does not name. A table may have others; its last one need not be the label."""
         if spec.supervised and spec.label is None and not self.label:
             raise SafeError(
                 "the schema of this study has no label, so no model can be trained; agree on a schema with a label, or "
@@ -323,14 +275,7 @@ class Schema:
         return replace(spec, label=label, features=others if spec.features is None else spec.features, exclude=[])
 
     def check(self, spec: DataSpec) -> None:
-        """Refuse a job about other columns, or about another kind of label, than what is declared.
-
-        Args:
-            spec: which columns the job uses.
-
-        Raises:
-            SafeError: its label, features or classes are not the schema's.
-        """
+        """Refuse a job about other columns, or about another kind of label, than what is declared."""
         self.check_named(spec)
         if spec.regression != self.regression and spec.supervised:
             raise SafeError(f"the schema's label {self.label} is a " + ("number" if self.regression else "class"))

@@ -39,17 +39,7 @@ class Stopped:
 
     @classmethod
     def read(cls, folder: Path) -> "Stopped":
-        """Read the list.
-
-        Args:
-            folder: the hospital's own folder.
-
-        Returns:
-            The list; without a file, nothing is stopped.
-
-        Raises:
-            NodePermissionException: it cannot be read. A job that was stopped could be one that is not.
-        """
+        """Read the list."""
         try:
             with open_regular(folder / NAME) as stream:
                 return _LIST.validate_json(stream.read(MOST_BYTES))
@@ -59,25 +49,11 @@ class Stopped:
             raise NodePermissionException(UNREADABLE) from None
 
     def write(self, folder: Path) -> None:
-        """Replace the list in a folder.
-
-        Args:
-            folder: the hospital's own folder.
-
-        Raises:
-            OSError: it cannot be written; it is then as it was before.
-        """
+        """Replace the list in a folder."""
         write_whole(folder / NAME, _LIST.dump_json(self, indent=1).decode() + "\n", durable=True)
 
     def since(self, job: str) -> str | None:
-        """Say since when a job is stopped.
-
-        Args:
-            job: its key.
-
-        Returns:
-            The time in UTC; None if the job may go on.
-        """
+        """Say since when a job is stopped."""
         return self.jobs.get(job) or self.all
 
     def adding(self, jobs: Mapping[str, str]) -> "Stopped":
@@ -93,14 +69,6 @@ _LIST = TypeAdapter(Stopped)
 
 
 def check(folder: Path, job: str) -> None:
-    """Refuse a request of a job that is stopped.
-
-    Args:
-        folder: the hospital's own folder.
-        job: the job's key, as the audit log has it.
-
-    Raises:
-        NodePermissionException: the job is stopped, or the list cannot be read.
-    """
+    """Refuse a request of a job that is stopped."""
     if Stopped.read(folder).since(job) is not None:
         raise NodePermissionException(STOPPED)

@@ -89,46 +89,17 @@ class ServerAway(CollectResultsError):  # type: ignore[misc]  # its base has no 
 
 
 def be_patient(client: Any, seconds: float) -> None:
-    """Set how long the server may not answer; without it, ``SERVER_TIMEOUT``.
-
-    Args:
-        client: the client of the running task.
-        seconds: the limit. Once it is reached, each further request fails at once unless the server answers again.
-    """
+    """Set how long the server may not answer; without it, ``SERVER_TIMEOUT``."""
     client.silence = Silence(seconds)
 
 
 def organizations(client: Any) -> list[int]:
-    """Ask the server which organizations the collaboration has.
-
-    Args:
-        client: the client of the running task.
-
-    Returns:
-        Their ids, ascending.
-
-    Raises:
-        ServerAway: the server does not answer.
-    """
+    """Ask the server which organizations the collaboration has."""
     return _ask(client, lambda: sorted(organization["id"] for organization in client.organization.list()))
 
 
 def create_task(client: Any, input_: dict[str, Any], organizations: list[int], name: str) -> int:
-    """Create a task on the server.
-
-    Args:
-        client: the client of the running task.
-        input_: the name of the partial function (``method``) and its arguments (``kwargs``).
-        organizations: ids of the organizations that are to run it.
-        name: name and description of the task.
-
-    Returns:
-        The task's id.
-
-    Raises:
-        CollectResultsError: the server refuses the task.
-        ServerAway: the server does not answer.
-    """
+    """Create a task on the server."""
 
     def ask() -> dict[str, Any]:
         task: dict[str, Any] = installed.create(client, input_, organizations, name)
@@ -143,23 +114,12 @@ def create_task(client: Any, input_: dict[str, Any], organizations: list[int], n
 
 
 def on_a_node(client: Any) -> bool:
-    """Whether ``client`` is that of a real node, not of a mock network.
-
-    Args:
-        client: the client of the running task.
-    """
+    """Whether ``client`` is that of a real node, not of a mock network."""
     return isinstance(client, AlgorithmClient)
 
 
 def now(client: Any) -> float:
-    """The time on the network's clock.
-
-    Args:
-        client: the client of the running task.
-
-    Returns:
-        Seconds on this machine's monotonic clock, or on the simulated clock of a mock network.
-    """
+    """The time on the network's clock."""
     return client.clock() if hasattr(client, "clock") else time.monotonic()
 
 
@@ -168,17 +128,6 @@ def wait_for_any(client: Any, tasks: Collection[int], until: float = math.inf) -
 
     The client's own ``wait_for_results`` waits longer and longer between two requests, and so sees the end of a round
     late.
-
-    Args:
-        client: the client of the running task.
-        tasks: ids of the tasks to wait for.
-        until: the time, as ``now`` tells it, at which to stop waiting.
-
-    Returns:
-        The ids of the tasks whose runs have all ended; none if ``until`` came first.
-
-    Raises:
-        ServerAway: the server does not answer.
     """
     if not _asks(client):  # vantage6's mock client runs a task while it is created
         return list(tasks)
@@ -197,51 +146,18 @@ def wait_for_any(client: Any, tasks: Collection[int], until: float = math.inf) -
 
 
 def results(client: Any, task_id: int) -> Iterator[Any]:
-    """The results of a task.
-
-    Args:
-        client: the client of the running task.
-        task_id: a task whose runs have ended.
-
-    Returns:
-        The decoded result of each run that has one.
-
-    Raises:
-        ServerAway: the server does not answer.
-    """
+    """The results of a task."""
     return (result for result in _ask(client, lambda: client.result.from_task(task_id)) if result is not None)
 
 
 def failure(client: Any, task_id: int) -> tuple[str, str]:
-    """Why a task that was sent to one organization failed.
-
-    Args:
-        client: the client of the running task.
-        task_id: the task.
-
-    Returns:
-        Status and ``last_words`` of its run.
-
-    Raises:
-        ServerAway: the server does not answer.
-    """
+    """Why a task that was sent to one organization failed."""
     run = _ask(client, lambda: client.run.from_task(task_id))[0]
     return run["status"], last_words(run.get("log"))
 
 
 def online(client: Any, task_id: int) -> bool:
-    """Whether the node that was sent a task is online.
-
-    Args:
-        client: the client of the running task.
-        task_id: a task that was sent to one organization.
-
-    Returns:
-        False only if the server says that the node is offline.
-
-    Raises:
-        ServerAway: the server does not answer.
-    """
+    """Whether the node that was sent a task is online."""
     try:
         run = _ask(client, lambda: client.run.from_task(task_id)[0])
     except IndexError:  # a server that restarts does not know its nodes yet
@@ -281,27 +197,15 @@ def _asks(client: Any) -> bool:
 
 
 def job_folder() -> Path:
-    """The folder that all runs of one job share on a node.
-
-    Returns:
-        The folder; this machine's temporary folder if there is none, as with vantage6's mock clients.
-    """
+    """The folder that all runs of one job share on a node."""
     return installed.job_folder() or Path(tempfile.gettempdir())
 
 
 def own_job_folder() -> Path | None:
-    """The ``job_folder`` if it is a node's.
-
-    Returns:
-        The folder; a task's own files in it begin with ``own_prefix``. None if it is this machine's temporary folder.
-    """
+    """The ``job_folder`` if it is a node's."""
     return installed.job_folder()
 
 
 def package() -> str | None:
-    """The import package whose functions a task can call, as the container's image names it.
-
-    Returns:
-        Its name; None if this is no container of a node.
-    """
+    """The import package whose functions a task can call, as the container's image names it."""
     return os.environ.get("PKG_NAME") if in_container() else None

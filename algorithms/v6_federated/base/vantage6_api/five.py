@@ -41,35 +41,17 @@ class Container:
 
 
 def is_task(function: Any) -> bool:
-    """Whether a function is one of those that this module makes.
-
-    Args:
-        function: what a package exports.
-    """
+    """Whether a function is one of those that this module makes."""
     return hasattr(function, "vantage6_decorator_step_type")
 
 
 def central_task(call: Task) -> Any:
-    """Make ``call(client, **values)`` a function that central runs as.
-
-    Args:
-        call: the function.
-
-    Returns:
-        The task.
-    """
+    """Make ``call(client, **values)`` a function that central runs as."""
     return _on_mock_nodes(decorator.central(decorator.algorithm_client(call)), call)
 
 
 def node_task(call: Task) -> Task:
-    """Make ``call(client, *, mock_data=None, **values)`` a function that a node runs.
-
-    Args:
-        call: the function; of its client it uses the ``organization_id``.
-
-    Returns:
-        The task. vantage6's mock node gives it a list with the rows as ``mock_data``.
-    """
+    """Make ``call(client, *, mock_data=None, **values)`` a function that a node runs."""
 
     @functools.wraps(call)
     def run(**values: Any) -> Any:
@@ -94,15 +76,7 @@ def _on_mock_nodes(task: Any, call: Task) -> Task:
 
 
 def extraction_task(call: Task) -> Task:
-    """Make ``call(organization, database, **values)`` a function that copies rows into a session.
-
-    Args:
-        call: gets the id of the node's organization, the database that the task names, and its arguments; it returns a
-            ``pyarrow.Table``.
-
-    Returns:
-        The task. A node runs it only to make a data frame; what it returns never leaves the node.
-    """
+    """Make ``call(organization, database, **values)`` a function that copies rows into a session."""
 
     @functools.wraps(call)
     def extract(connection_details: dict[str, str], **values: Any) -> Any:
@@ -131,15 +105,7 @@ def create(client: Any, input_: dict[str, Any], organizations: list[int], name: 
 
 
 def mock_client(package: str, tables: Mapping[int, pd.DataFrame]) -> Any:
-    """vantage6's own mock network, to show that methods compute the same there.
-
-    Args:
-        package: the import package of a method.
-        tables: the rows of each organization, by its id.
-
-    Returns:
-        The client that central has there.
-    """
+    """vantage6's own mock network, to show that methods compute the same there."""
     from vantage6.algorithm.mock.client import MockAlgorithmClient
     from vantage6.algorithm.mock.network import MockNetwork
 
@@ -156,21 +122,13 @@ def in_container() -> bool:
 
 
 def run_number() -> int | None:
-    """The number of the task: the environment does not tell that of the run.
-
-    Returns:
-        The number; None if this is no container of a node.
-    """
+    """The number of the task: the environment does not tell that of the run."""
     number = os.environ.get("TASK_ID", "")
     return int(number) if in_container() and number.isdecimal() else None
 
 
 def database_of_task() -> Database | None:
-    """The data frame that the task names.
-
-    Returns:
-        What is known about it; None if the task names none, as on mock nodes.
-    """
+    """The data frame that the task names."""
     session = lasting_folder()
     frames = [*filter(None, os.environ.get("USER_REQUESTED_DATAFRAMES", "").replace(";", ",").split(","))]
     if session is None or not frames:
@@ -181,18 +139,7 @@ def database_of_task() -> Database | None:
 
 
 def read_table(database: Database) -> pd.DataFrame:
-    """Read a data frame of the session, or run a query.
-
-    Args:
-        database: the data frame, or a database of a type for queries.
-
-    Returns:
-        The table.
-
-    Raises:
-        UserInputError: see ``queries.ask``.
-        DataError: see ``queries.ask``.
-    """
+    """Read a data frame of the session, or run a query."""
     if database.kind == "frame":
         frame: pd.DataFrame = decorator.dataframe(1)(lambda frame: frame)()
         return frame
@@ -200,11 +147,7 @@ def read_table(database: Database) -> pd.DataFrame:
 
 
 def job_folder() -> Path | None:
-    """The folder that all runs of one job share on a node: a folder of the session, with other jobs.
-
-    Returns:
-        The folder, which is made if it is not there; None if there is none, as with vantage6's mock network.
-    """
+    """The folder that all runs of one job share on a node: a folder of the session, with other jobs."""
     session = lasting_folder()
     if session is None:
         folder = os.environ.get("TEMPORARY_FOLDER")  # of this project's mock network
@@ -223,10 +166,6 @@ def own_prefix() -> str:
 
 
 def lasting_folder() -> Path | None:
-    """The folder that all runs of a session share on a node, whatever their job.
-
-    Returns:
-        The folder; None if this is no container of a node: vantage6's mock node names one that is not there.
-    """
+    """The folder that all runs of a session share on a node, whatever their job."""
     folder = Path(os.environ.get("SESSION_FOLDER", ""))
     return folder if folder.is_absolute() and folder.is_dir() else None

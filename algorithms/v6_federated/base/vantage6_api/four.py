@@ -24,37 +24,19 @@ NO_OWN_FOLDER = ""  # why a node cannot have a folder of the hospital's own: it 
 
 
 def is_task(function: Any) -> bool:
-    """Whether a function is one of those that this module makes.
-
-    Args:
-        function: what a package exports.
-    """
+    """Whether a function is one of those that this module makes."""
     return bool(getattr(function, "wrapped_in_algorithm_client_decorator", False))
 
 
 def central_task(call: Task) -> Any:
-    """Make ``call(client, **values)`` a function that central runs as.
-
-    Args:
-        call: the function.
-
-    Returns:
-        The task.
-    """
+    """Make ``call(client, **values)`` a function that central runs as."""
     from vantage6.algorithm.tools import decorators
 
     return decorators.algorithm_client(call)
 
 
 def node_task(call: Task) -> Task:
-    """Make ``call(client, *, mock_data=None, **values)`` a function that a node runs.
-
-    Args:
-        call: the function; of its client it uses the ``organization_id``.
-
-    Returns:
-        The task. vantage6's mock client gives it a list with the rows as ``mock_data``.
-    """
+    """Make ``call(client, *, mock_data=None, **values)`` a function that a node runs."""
     from vantage6.algorithm.tools import decorators
 
     task: Any = decorators.algorithm_client(call)
@@ -64,14 +46,7 @@ def node_task(call: Task) -> Task:
 
 
 def extraction_task(call: Task) -> Task:
-    """Make a function that copies rows into a session; there are none in vantage6 4.
-
-    Args:
-        call: the function.
-
-    Returns:
-        A task that refuses to run: its result would be sent to the server.
-    """
+    """Make a function that copies rows into a session; there are none in vantage6 4."""
 
     @functools.wraps(call)
     def refuse(client: Any, **values: Any) -> None:
@@ -88,15 +63,7 @@ def create(client: Any, input_: dict[str, Any], organizations: list[int], name: 
 
 
 def mock_client(package: str, tables: "Mapping[int, pd.DataFrame]") -> Any:
-    """vantage6's own mock network, to show that methods compute the same there.
-
-    Args:
-        package: the import package of a method.
-        tables: the rows of each organization, by its id.
-
-    Returns:
-        The client that central has there.
-    """
+    """vantage6's own mock network, to show that methods compute the same there."""
     from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
     databases = [[{"database": rows, "db_type": "csv"}] for rows in tables.values()]
@@ -109,22 +76,14 @@ def in_container() -> bool:
 
 
 def run_number() -> int | None:
-    """The number of the run, by which the server knows it.
-
-    Returns:
-        The number; None if this is no container of a node.
-    """
+    """The number of the run, by which the server knows it."""
     # a run's input lies in a folder with its number: task-000000012
     number = Path(os.environ.get("INPUT_FILE", "")).parent.name.removeprefix("task-")
     return int(number) if number.isdecimal() else None
 
 
 def database_of_task() -> Database | None:
-    """The database that the task names.
-
-    Returns:
-        What the environment says about it; None if the task names none, as on mock nodes.
-    """
+    """The database that the task names."""
     labels = [*filter(None, os.environ.get("USER_REQUESTED_DATABASE_LABELS", "").split(","))]
     if not labels:
         return None
@@ -143,29 +102,14 @@ def database_of_task() -> Database | None:
 
 
 def read_table(database: Database) -> "pd.DataFrame":
-    """Run a query.
-
-    Args:
-        database: the database, of a type for queries.
-
-    Returns:
-        The table.
-
-    Raises:
-        UserInputError: see ``queries.ask``.
-        DataError: see ``queries.ask``.
-    """
+    """Run a query."""
     from v6_federated.base.vantage6_api import queries
 
     return queries.ask(database)
 
 
 def job_folder() -> Path | None:
-    """The folder that all runs of one job share on a node.
-
-    Returns:
-        vantage6's temporary folder; None if there is none, as with vantage6's mock client.
-    """
+    """The folder that all runs of one job share on a node."""
     folder = os.environ.get("TEMPORARY_FOLDER")
     return Path(folder) if folder else None
 
@@ -176,9 +120,5 @@ def own_prefix() -> str:
 
 
 def lasting_folder() -> Path | None:
-    """The folder that all runs on a node share, whatever their job: vantage6 keeps each run's input in a folder of it.
-
-    Returns:
-        The folder; None if this is no container of a node.
-    """
+    """The folder that all runs on a node share, whatever their job: vantage6 keeps each run's input there."""
     return Path(os.environ["INPUT_FILE"]).parents[1] if in_container() else None

@@ -69,19 +69,7 @@ OF_SQLITE = {"no such table": "42P01", "no such column": "42703", "syntax error"
 
 
 def ask(database: Database) -> pd.DataFrame:
-    """Run the query that a task brings.
-
-    Args:
-        database: a database of a type for queries.
-
-    Returns:
-        The table.
-
-    Raises:
-        UserInputError: the database refuses the query; the text quotes no row, no name and no address.
-        DataError: the database cannot be used or reached. Where a later try may succeed, the text has the mark of an
-            error that is no refusal.
-    """
+    """Run the query that a task brings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they may quote a cell of the table
         return _ask_sparql(database) if database.kind == "sparql" else _ask_sql(database)
