@@ -8,24 +8,24 @@ from pydantic import Field
 
 from v6_federated import LARGE, Excludes, LocalSGD, Needs, Number, Record
 
-FEWER_EACH_ROUND = (
-    Excludes("clip", because="its plan counts the same epochs in each round"),
-    Excludes("until_converged", because="rounds that train less look like a model that has converged"),
-)
+PLANNED = Excludes("clip", because="its plan counts the same epochs in each round")
+CONVERGED = Excludes("until_converged", because="rounds that train less look like a model that has converged")
 EpochsDecayRound = Annotated[
     float,
     Field(gt=0, le=1, description="factor on epochs from each round to the next; at least 1 is left"),
     Number,
     Excludes("local_steps", because="they take the place of epochs"),
     Excludes(epochs=1, because="less cannot be", instead="set epochs higher, for example epochs=5"),
-    *FEWER_EACH_ROUND,
+    PLANNED,
+    CONVERGED,
 ]
 BatchSizeGrowthRound = Annotated[
     float,
     Field(ge=1, allow_inf_nan=False, description="factor on batch_size from each round to the next"),
     Number,
     Needs("batch_size"),
-    *FEWER_EACH_ROUND,
+    PLANNED,
+    CONVERGED,
 ]
 
 
