@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from benchmarks.attacks.isolation import standardize
 from benchmarks.attacks.researcher import Refused, Researcher, hospitals
-from helpers import JOB
+from helpers import JOB, four
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +96,7 @@ def test_one_odd_cell_changes_no_decimal_comma(tmp_path, separated, by_value, od
     assert odd_one["crp"][2] == (7.25 if odd == "7,250" else 5)
 
 
+@four
 def test_a_point_next_to_decimal_commas_does_not_stop_a_node_with_a_budget(tmp_path, monkeypatch):
     """That a single cell stops all jobs would be an answer that no noise covers."""
     file = tmp_path / "rows.csv"

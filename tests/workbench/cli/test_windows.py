@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import v6_workbench
+from v6_federated.base import vantage6_api
 from v6_workbench.cli import results
 
 WINDOWS = Path(__file__).parents[2] / "as_on_windows"  # its sitecustomize.py hides what Windows lacks
@@ -113,6 +114,7 @@ def test_a_schema_is_drafted(folder):
 @pytest.mark.parametrize("words", [("submit", "fedavg", "--organization", 1, "--image", "a"), ("watch", 3)], ids=str)
 def test_a_server_that_is_not_there(folder, words):
     there = ("--server", "http://127.0.0.1:9", "--username", "me", "--collaboration", 1)
+    there += ("--auth", "http://127.0.0.1:9") if vantage6_api.FIVE else ()
     status, _, errors = command(folder, *words, *there, V6_FEDERATED_PASSWORD="secret")
     assert status == 1 and errors.startswith("v6-federated: no vantage6 server answers at http://127.0.0.1:9")
 
