@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from vantage6.algorithm.tools.mock_client import MockAlgorithmClient
 
 from benchmarks import tables
 from v6_federated import models
@@ -99,6 +98,8 @@ def call_overhead(dataset: Dataset) -> Iterator[str]:
     """Milliseconds of a call that does nothing, with the weights of the 2NN both ways, at nodes of 60 rows."""
     assert isinstance(dataset.rows, tuple)
     X, y = dataset.rows[0].reshape(len(dataset.rows[0]), -1), dataset.rows[1]
+    from vantage6.algorithm.tools.mock_client import MockAlgorithmClient  # which vantage6 5 does not have
+
     yield from tables.head("nodes", "mock network, ms a call", "MockAlgorithmClient, ms a call", "ratio")
     for nodes in (10, 100, 1000):
         ids = list(range(1, nodes + 1))
