@@ -76,7 +76,7 @@ class Plain(Researcher):
 def frames(rows: Array, labels: Array, most: float, alone: bool) -> dict[int, pd.DataFrame]:
     """Rows at the hospitals 1 to 3, or all of them at the first; the last one works with the server.
 
-    Its rows, which are as large as canaries can be, have the schema say the same whoever is present.
+    Its rows are as large as canaries can be, so that the schema is the same whichever canaries are present.
     """
     table = pd.DataFrame(rows, columns=[f"c{i}" for i in range(rows.shape[1])]).assign(**{LABEL: labels})
     last = pd.DataFrame(most, index=range(50), columns=table.columns).assign(**{LABEL: 0})

@@ -17,7 +17,7 @@ ScheduleName = Annotated[
 
 
 class Cyclic(Clients):
-    """Nodes of a round one after the other, in an order that is drawn anew."""
+    """The nodes of a round train one after another. Each round draws a new order."""
 
     def __init__(self, federation: Federation, aggregate: Aggregate) -> None:
         """Begin without an order."""

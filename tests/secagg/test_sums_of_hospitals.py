@@ -147,7 +147,7 @@ def pooled(times: bool) -> pd.DataFrame:
     return pd.concat([dealt[k].assign(hospital=k) for k in HOSPITALS], ignore_index=True)
 
 
-IN_ROWS_TOO = (without_groups, with_a_level)  # of the rows here, whoever has them
+IN_ROWS_TOO = (without_groups, with_a_level)  # these are sums over rows as well, so the deal does not matter
 
 
 @pytest.mark.parametrize(("method", "i"), REFERENCES, ids=[f"{m}-{requests(m)[i][0]}-{i}" for m, i in REFERENCES])

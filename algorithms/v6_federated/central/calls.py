@@ -24,7 +24,7 @@ class Group:
     Attributes:
         function: the partial function.
         organizations: their ids.
-        job: what they are told about the job.
+        job: the job, as the nodes are told of it.
         settings: the function's settings.
         arrays: the function's arrays.
         expected: what their answers must hold.

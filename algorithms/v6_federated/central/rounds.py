@@ -239,7 +239,7 @@ class RoundTasks:
     def _opened(
         self, questions: Sequence[Question], answers: Sequence[Answer]
     ) -> tuple[list[Answer], dict[int, Unusable]]:
-        """The answers of whole blocks, and why there is none of the others, by organization."""
+        """The answers of whole blocks. For the other blocks, the reason why there is no answer, by organization."""
         came = {(a.function, a.organization_id): a for a in answers}
         opened: list[Answer] = []
         lost: dict[int, Unusable] = {}

@@ -4,7 +4,7 @@ It was written from docs/secure-aggregation.md alone, by somebody who had read n
 no code with the package. Where the page turned out to be silent, both it and this file have been completed. Nothing is
 fast. Nothing is dithered: ``dither`` is a function of its own.
 
-A node keeps all in memory, and is told what its function has computed. Messages and answers are parsed JSON.
+A node keeps everything in memory. What its function has computed is given to it. Messages and answers are parsed JSON.
 """
 
 import base64

@@ -63,7 +63,10 @@ def entries_of(block, version):
 
 def vectors():
     """All values of the protocol for seven hospitals in a block of three and one of four."""
-    seed = lambda *parts: hashlib.sha256(repr(parts).encode()).digest()  # noqa: E731
+
+    def seed(*parts):
+        return hashlib.sha256(repr(parts).encode()).digest()
+
     hospitals = []
     for i in range(7):
         s, e = seed("s", i), seed("e", i)
